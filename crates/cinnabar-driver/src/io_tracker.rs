@@ -66,6 +66,11 @@ pub struct EndedIo<T> {
 }
 
 impl<T> EndedIo<T> {
+    /// Whether it succeeded.
+    pub fn is_ok(&self) -> bool {
+        self.io.error.is_none() && self.result.is_ok()
+    }
+
     /// What its engine is told, which calls it this.
     pub fn done(self, id: IoId) -> IoDone {
         let Self { io, result, pages } = self;

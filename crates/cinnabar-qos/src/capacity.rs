@@ -45,7 +45,9 @@ impl Capacity {
         if lasted < WINDOW_NS {
             return;
         }
-        if lasted <= WINDOW_NS_MAX && self.full_ns >= lasted / 10 * 9 {
+        // A back end that answers nothing for so long hangs: that is not its speed.
+        let answered = self.done.units() > 0;
+        if answered && lasted <= WINDOW_NS_MAX && self.full_ns >= lasted / 10 * 9 {
             let per_second = u128::from(self.done.units()) * 1_000_000_000 / u128::from(lasted);
             let found = (per_second / u128::from(Cost::UNIT)) as u64;
             self.iops = Some(self.iops.map_or(found, |before| (3 * before + found) / 4));
@@ -90,6 +92,17 @@ mod tests {
         // A host that slept for an hour had no slow server.
         capacity.pass(3_600_000_000_000, true);
         assert_eq!(capacity.iops(), Some(1000));
+    }
+
+    #[test]
+    fn a_back_end_that_hangs_keeps_its_capacity() {
+        let mut capacity = Capacity::default();
+        run(&mut capacity, 0, true);
+        run(&mut capacity, 1001, true);
+        // Requests go on arriving, and none is completed.
+        (2002..10_000).for_each(|ms| capacity.pass(ms * 1_000_000, true));
+        run(&mut capacity, 10_000, true);
+        assert!(capacity.iops() >= Some(990), "{:?}", capacity.iops());
     }
 
     #[test]

@@ -443,6 +443,8 @@ impl Plane {
         self.admit_waiting(now, key);
         self.order.retain(|other| *other != key);
         self.crew.uninstall(&mut self.lane, key);
+        // Also where it could not be attached, which is tried again and again.
+        volume.io.leave_manager();
         drop(volume.io);
         tracing::info!(volume = volume.config.name, "detached");
         match (volume.answer, volume.failed) {

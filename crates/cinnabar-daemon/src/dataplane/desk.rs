@@ -25,7 +25,7 @@ use cinnabar_driver::ShardIo;
 use cinnabar_driver::io_tracker::{EndedIo, IoTracker, TrackedIo};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
-use cinnabar_engine::units::{ByteSpan, Instant};
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
 use cinnabar_model::OpKind;
 use cinnabar_policy::planning::Totals;
@@ -302,11 +302,12 @@ impl Desk {
             (_, OpKind::Flush | OpKind::Discard) => return,
         };
         if !io.overdue {
-            latency.add(now.since_ns(io.started));
+            latency.add(now.since_ns(io.started), what.len.div_ceil(BLOCK_BYTES));
         }
     }
 
-    fn retire(&mut self, now: Instant, EndedIo { io, .. }: &EndedIo<Io>) {
+    fn retire(&mut self, now: Instant, ended: &EndedIo<Io>) {
+        let io = &ended.io;
         if io.overdue {
             self.no_longer_overdue(now, io);
         }
@@ -315,7 +316,9 @@ impl Desk {
             self.doors.end(seat);
         }
         if let Some(key) = volume {
-            if matches!((owner, what.kind), (Owner::Engine(..), OpKind::Read)) {
+            let read = matches!((owner, what.kind), (Owner::Engine(..), OpKind::Read));
+            // How long a failed read took says nothing of how busy the back end is.
+            if read && !io.overdue && ended.is_ok() {
                 self.volume(key).1.reads.note(now.since_ns(io.started));
             }
             if self.volume(key).1.ios.end() {

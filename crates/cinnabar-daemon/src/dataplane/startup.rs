@@ -135,12 +135,10 @@ impl Plane {
             .as_ref()
             .map(|manager| taps(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
         let threads = threads.max(1);
-        let mut workers = (1..threads + loaders(threads, shards))
-            .map(|number| {
-                let times = (device_timeout, poll_max);
-                Worker::start(number, clock, io, threads, times, heard.clone())
-            })
-            .collect::<Result<Vec<_>, _>>()?;
+        let mut workers = started(threads, loaders(threads, shards), |number| {
+            let times = (device_timeout, poll_max);
+            Worker::start(number, clock, io, threads, times, heard.clone())
+        })?;
         let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
         introduce(&mut lane, &workers);
         let loaders = workers.split_off(threads - 1);
@@ -401,6 +399,28 @@ fn loaders(threads: usize, shards: usize) -> usize {
     processors.min(shards).saturating_sub(threads)
 }
 
+/// Starts the threads beside the first, loaders behind those that serve guests. Loaders only make a
+/// start faster: on a host that has no room for one more, those there are have to do.
+fn started<W>(
+    threads: usize,
+    loaders: usize,
+    mut start: impl FnMut(usize) -> Result<W, StartError>,
+) -> Result<Vec<W>, StartError> {
+    let mut workers = Vec::with_capacity(threads - 1 + loaders);
+    for number in 1..threads + loaders {
+        match start(number) {
+            Ok(worker) => workers.push(worker),
+            Err(error) if number >= threads => {
+                let loaders = number - threads;
+                tracing::warn!(%error, loaders, "the index is loaded by fewer threads than there are processors");
+                break;
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    Ok(workers)
+}
+
 /// Settings of each of so many engines, which share what probation may take.
 fn engine_config(config: &StartConfig, shards: usize) -> Config {
     let given = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
@@ -424,5 +444,24 @@ pub(super) fn sharpen_timers() {
     let slack = std::num::NonZeroU64::new(TIMER_SLACK_NS);
     if let Err(errno) = rustix::thread::set_current_timer_slack(slack) {
         tracing::debug!(%errno, "time-outs stay coarse");
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_loader_that_cannot_be_started_does_not_end_a_start_and_a_data_thread_does() {
+        let limited = |most: usize| {
+            started(2, 3, |number| {
+                let there_is_room = number <= most;
+                there_is_room.then_some(number).ok_or_else(|| super::super::no_thread("no room"))
+            })
+        };
+        assert_eq!(limited(9).expect("room for all"), [1, 2, 3, 4]);
+        assert_eq!(limited(2).expect("one loader"), [1, 2]);
+        assert_eq!(limited(1).expect("no loader"), [1]);
+        assert!(limited(0).is_err());
     }
 }

@@ -153,7 +153,9 @@ impl Log {
             state.segments_wanted = segments(min.saturating_add(segment - 1)) as u32;
             // A maximum below the minimum would be a contradiction: the minimum is the promise.
             state.segments_max = (segments(max) as u32).max(2).max(state.segments_wanted);
-            state.segments_target = target.map(|blocks| segments(blocks) as u32);
+            // Rounded up, like a minimum: a target below a segment is not none.
+            state.segments_target =
+                target.map(|blocks| segments(blocks.saturating_add(segment - 1)) as u32);
         }
         self.share_out();
         index
@@ -229,18 +231,27 @@ impl Log {
         }
     }
 
-    /// Gives groups with a target what they lack of it, out of `rest` segments; returns how many.
+    /// Gives groups with a target what they lack of it, out of `rest` segments; returns how many. If
+    /// that is too much, each gets a part in proportion, but at least one segment where there is one
+    /// for each.
     fn share_out_to_targets(&mut self, rest: u32) -> u32 {
         let lacks = |g: &Group| {
             let target = g.segments_target.filter(|_| g.members > 0).unwrap_or(0);
             u64::from(target.min(g.segments_max).saturating_sub(g.share))
         };
         let wanted: u64 = self.groups.iter().map(lacks).sum();
+        let lacking = self.groups.iter().filter(|g| lacks(g) > 0).count() as u64;
+        let too_much = wanted > u64::from(rest);
+        let first = u64::from(too_much && lacking <= u64::from(rest));
         let mut given = 0;
         for group in &mut self.groups {
             let lacks = lacks(group);
-            let rest = u64::from(rest);
-            let more = if wanted > rest { lacks * rest / wanted } else { lacks } as u32;
+            let more = if too_much && lacks > 0 {
+                let (left, wanted) = (u64::from(rest) - first * lacking, wanted - first * lacking);
+                first + (lacks - first) * left / wanted
+            } else {
+                lacks
+            } as u32;
             group.share += more;
             given += more;
         }
@@ -353,6 +364,18 @@ mod tests {
         aim(&mut log, 2, Some(2), 10, 10);
         assert_eq!(shares(&log), [85, 5, 10]);
         assert_eq!((log.share_of(0), log.share_of(2)), (None, Some(255 * 10)));
+    }
+
+    #[test]
+    fn a_target_below_a_segment_is_one_segment_also_where_targets_are_cut() {
+        let mut log = log();
+        let wanted = |target| Wanted { min: 0, max: u64::MAX, target: Some(target) };
+        log.join(1, None, wanted(100));
+        assert_eq!(log.groups[1].share, 1);
+        log.join(2, None, wanted(255 * 100));
+        log.join(3, None, wanted(0));
+        let shares: Vec<u32> = log.groups.iter().map(|g| g.share).collect();
+        assert_eq!(shares[1..], [1, 99, 0], "no target is none");
     }
 
     #[test]

@@ -17,6 +17,8 @@ pub struct Latency {
     pub count: u64,
     /// Their latencies together, in nanoseconds.
     pub total_ns: u64,
+    /// Their blocks together.
+    pub blocks: u64,
 }
 
 /// Since the start, by kind.
@@ -38,14 +40,17 @@ pub struct MeasuredPrices {
     before: Totals,
     /// In the order of [`Totals::each`], in microseconds.
     known: [Option<f64>; 4],
+    /// What a block of a write of the cache device takes, in microseconds.
+    written_block: Option<f64>,
 }
 
 impl Latency {
-    /// One more has ended.
+    /// One more has ended, of so many blocks.
     #[inline]
-    pub const fn add(&mut self, ns: u64) {
+    pub const fn add(&mut self, ns: u64, blocks: u64) {
         self.count += 1;
         self.total_ns = self.total_ns.saturating_add(ns);
+        self.blocks = self.blocks.saturating_add(blocks);
     }
 
     /// Those since then, and their mean in microseconds, if they are enough.
@@ -53,6 +58,12 @@ impl Latency {
         let count = self.count.checked_sub(before.count)?;
         let total = self.total_ns.checked_sub(before.total_ns)?;
         (count >= OPERATIONS_MIN).then(|| total as f64 / count as f64 / 1000.0)
+    }
+
+    /// The same for a block of them.
+    fn block_mean_since(self, before: Self) -> Option<f64> {
+        let (count, blocks) = (self.count - before.count, self.blocks - before.blocks);
+        self.mean_since(before).map(|mean| mean * count as f64 / blocks.max(1) as f64)
     }
 }
 
@@ -68,6 +79,7 @@ impl std::ops::AddAssign for Totals {
         let add = |to: &mut Latency, from: Latency| {
             to.count += from.count;
             to.total_ns = to.total_ns.saturating_add(from.total_ns);
+            to.blocks = to.blocks.saturating_add(from.blocks);
         };
         add(&mut self.ssd_reads, other.ssd_reads);
         add(&mut self.ssd_writes, other.ssd_writes);
@@ -81,15 +93,15 @@ impl MeasuredPrices {
     pub fn learn(&mut self, totals: Totals) {
         let each = totals.each().into_iter().zip(self.before.each()).zip(&mut self.known);
         for ((now, before), known) in each {
-            if let Some(mean) = now.mean_since(before) {
-                *known = Some(known.map_or(mean, |known| known + (mean - known) * WEIGHT));
-            }
+            move_towards(known, now.mean_since(before));
         }
+        let block = totals.ssd_writes.block_mean_since(self.before.ssd_writes);
+        move_towards(&mut self.written_block, block);
         self.before = totals;
     }
 
-    /// The prices: as measured, and as told where nothing was. A written block costs what its write
-    /// takes, unless another price of it is told.
+    /// The prices: as measured, and as told where nothing was. A written block costs its part of the
+    /// write that it is in, for blocks are written by the chunk, unless another price of it is told.
     pub fn of(&self, told: &Prices) -> Prices {
         let [ssd_read, ssd_write, backend_read, backend_write] = self.known;
         let ssd_write_us = ssd_write.unwrap_or(told.ssd_write_us);
@@ -99,9 +111,19 @@ impl MeasuredPrices {
             ssd_write_us,
             backend_read_us: backend_read.unwrap_or(told.backend_read_us),
             backend_write_us: backend_write.unwrap_or(told.backend_write_us),
-            lambda_us: if by_time { ssd_write_us } else { told.lambda_us },
+            lambda_us: if by_time {
+                self.written_block.unwrap_or(told.lambda_us)
+            } else {
+                told.lambda_us
+            },
             ..*told
         }
+    }
+}
+
+fn move_towards(known: &mut Option<f64>, mean: Option<f64>) {
+    if let Some(mean) = mean {
+        *known = Some(known.map_or(mean, |known| known + (mean - known) * WEIGHT));
     }
 }
 
@@ -123,15 +145,15 @@ mod tests {
         let mut prices = MeasuredPrices::default();
         assert_eq!(prices.of(&told), told);
         let mut totals = Totals::default();
-        (0..15).for_each(|_| totals.ssd_reads.add(1_000_000));
-        (0..20).for_each(|_| totals.ssd_writes.add(30_000));
-        (0..20).for_each(|_| totals.backend_reads.add(400_000));
+        (0..15).for_each(|_| totals.ssd_reads.add(1_000_000, 1));
+        (0..20).for_each(|_| totals.ssd_writes.add(30_000, 10));
+        (0..20).for_each(|_| totals.backend_reads.add(400_000, 1));
         prices.learn(totals);
         let found = prices.of(&told);
         assert_eq!((found.ssd_read_us, found.ssd_write_us), (100.0, 30.0), "15 are too few");
         assert_eq!((found.backend_read_us, found.backend_write_us), (400.0, 5000.0));
-        assert_eq!(Some(found.lambda_us), Some(30.0), "a written block costs its write");
-        (0..20).for_each(|_| totals.backend_reads.add(800_000));
+        assert_eq!(Some(found.lambda_us), Some(3.0), "a block costs its tenth of the write");
+        (0..20).for_each(|_| totals.backend_reads.add(800_000, 1));
         prices.learn(totals);
         assert_eq!(Some(prices.of(&told).backend_read_us), Some(600.0), "half the way");
         prices.learn(totals);

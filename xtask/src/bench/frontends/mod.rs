@@ -9,6 +9,7 @@ mod profile;
 pub(super) mod qos;
 mod servers;
 mod vhost;
+mod volumes;
 
 use crate::bench::heading;
 use crate::install;
@@ -49,6 +50,8 @@ enum Part {
     Vhost,
     /// Our NBD server against others
     Nbd,
+    /// Four volumes at a time, with one thread and two
+    Volumes,
     /// Misses on the model of a file server
     Misses,
     /// Where the time of NBD goes, server and client
@@ -94,6 +97,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         }
         if wants(Part::Nbd) {
             text.push_str(&nbd::measure(medium, folder, plan)?);
+        }
+        if wants(Part::Volumes) {
+            text.push_str(&volumes::measure(medium, folder, plan)?);
         }
     }
     if wants(Part::Misses) {

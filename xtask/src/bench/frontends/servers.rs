@@ -9,7 +9,7 @@ use std::time::Duration;
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
 /// Passes over the disk until it is wholly cached.
-const WARMING_PASSES_MAX: u32 = 40;
+pub(super) const WARMING_PASSES_MAX: u32 = 40;
 /// Connections at most.
 const CONNECTIONS: &str = "16";
 const EXPORT: &str = "disk";
