@@ -30,6 +30,8 @@ pub(crate) struct Capacity {
     /// How long the depth was used up, of the window.
     full_ns: u64,
     done: Cost,
+    /// When the last of them was.
+    completed_ns: u64,
     /// Moving average, each window with a quarter.
     iops: Option<u64>,
 }
@@ -45,9 +47,9 @@ impl Capacity {
         if lasted < WINDOW_NS {
             return;
         }
-        // A back end that answers nothing for so long hangs: that is not its speed.
-        let answered = self.done.units() > 0;
-        if answered && lasted <= WINDOW_NS_MAX && self.full_ns >= lasted / 10 * 9 {
+        // A back end that has answered nothing for so long hangs: that is not its speed.
+        let answers = now_ns.saturating_sub(self.completed_ns) < WINDOW_NS / 2;
+        if answers && lasted <= WINDOW_NS_MAX && self.full_ns >= lasted / 10 * 9 {
             let per_second = u128::from(self.done.units()) * 1_000_000_000 / u128::from(lasted);
             let found = (per_second / u128::from(Cost::UNIT)) as u64;
             self.iops = Some(self.iops.map_or(found, |before| (3 * before + found) / 4));
@@ -58,6 +60,7 @@ impl Capacity {
     /// A request is completed.
     pub(crate) fn complete(&mut self, cost: Cost) {
         self.done += cost;
+        self.completed_ns = self.seen_ns;
     }
 
     /// I/Os a second, if they have been measured.
