@@ -26,7 +26,7 @@ const ALLOWED: &[Allowed] = &[
     },
     Allowed {
         member: "crates/cinnabar-control",
-        modules: &["actions", "api", "describe", "policy", "recordings"],
+        modules: &["actions", "api", "describe", "events", "history", "policy", "recordings"],
         reason: "the table of routes names the handlers, which answer with its types; its \
                  description is made from it and is one of its answers",
     },

@@ -10,8 +10,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "cinnabar",
         &[
-            DAEMON, CONTROL, MANAGER, MESSAGES, STATUS, CONFIG, REPORT, BENCH, STUDY, SIM, OFFLINE,
-            EMBED, BACKEND, MODEL, ENGINE, POLICY, TRACE, TEXT,
+            DAEMON, CONTROL, HISTORY, MANAGER, MESSAGES, STATUS, CONFIG, REPORT, BENCH, STUDY, SIM,
+            OFFLINE, EMBED, BACKEND, MODEL, ENGINE, POLICY, TRACE, TEXT,
         ],
     ),
     // What serves; the command line starts it and talks to it.
@@ -23,13 +23,18 @@ const MAY_SEE: &[(&str, &[&str])] = &[
         ],
     ),
     // What operators ask: knows the data plane by its messages.
-    (CONTROL, &[MANAGER, MESSAGES, API, STATUS, CONFIG, FRONTEND, SEAM, FORMAT, POLICY, TRACE]),
+    (
+        CONTROL,
+        &[MANAGER, MESSAGES, HISTORY, API, STATUS, CONFIG, FRONTEND, SEAM, FORMAT, POLICY, TRACE],
+    ),
     // Who divides the cache among volumes: knows the data plane by its messages.
     (MANAGER, &[MESSAGES, CONFIG, SEAM, POLICY]),
     // What the control plane and the data plane say to each other.
     (MESSAGES, &[STATUS, CONFIG, BACKEND, SEAM, POLICY, TRACE]),
     // Who may use the control API over HTTP: knows neither its routes nor the daemon.
     (API, &[]),
+    // What happened, made of statuses: pure, in bounded memory.
+    (HISTORY, &[STATUS, CONFIG, SEAM, FORMAT, POLICY]),
     // What a daemon counts and measures, for operators: raw, as JSON, as metrics.
     (STATUS, &[CONFIG, WRITEBACK, SEAM, POLICY, QOS]),
     // What the operator asks for, checked before anything is opened.
@@ -75,6 +80,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
 const API: &str = "cinnabar-api";
 const DAEMON: &str = "cinnabar-daemon";
 const CONTROL: &str = "cinnabar-control";
+const HISTORY: &str = "cinnabar-history";
 const MANAGER: &str = "cinnabar-manager";
 const MESSAGES: &str = "cinnabar-messages";
 const STATUS: &str = "cinnabar-status";

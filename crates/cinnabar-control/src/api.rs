@@ -3,10 +3,12 @@
 //! Errors are `{"error": "...", "hint": "..."}`.
 
 use super::describe::{self, Asks, Changes, ChangesNamed};
-use super::{Control, Phase, actions, policy, recordings};
+use super::observer::Observer;
+use super::{Control, Phase, actions, events, history, policy, recordings};
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, State};
-use axum::http::StatusCode;
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{Method, StatusCode};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::{Router, body::Bytes};
 pub use cinnabar_api::ErrorBody;
@@ -115,6 +117,8 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
         .routes(routes!(policy::explain))
         .routes(routes!(policy::pin, policy::unpin))
         .routes(routes!(policy::history))
+        .routes(routes!(history::samples))
+        .routes(routes!(events::events))
 }
 
 /// The routes of the control socket.
@@ -122,7 +126,22 @@ pub fn router(control: Arc<Control>) -> Router {
     Router::from(routes())
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
+        .layer(from_fn_with_state(Arc::clone(&control.observer), tell_of_changes))
         .with_state(control)
+}
+
+/// Those who listen to events learn at once what an operator has changed.
+async fn tell_of_changes(
+    State(observer): State<Arc<Observer>>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let reads = [Method::GET, Method::HEAD].contains(request.method());
+    let answer = next.run(request).await;
+    if !reads && answer.status().is_success() {
+        observer.look_soon();
+    }
+    answer
 }
 
 /// The cache and its volumes
@@ -295,7 +314,7 @@ fn check_shares(now: &DataStatus, new: &VolumeConfig) -> Result<(), SettingError
 }
 
 async fn unknown() -> Failed {
-    let hint = "there are /v1/status, ready, version, volumes, recordings, policy and cache";
+    let hint = "there are /v1/status, ready, version, volumes, recordings, policy, history, events and cache";
     Failed(StatusCode::NOT_FOUND, ErrorBody { error: "no such path".into(), hint: hint.into() })
 }
 
@@ -304,7 +323,7 @@ async fn wrong_method() -> Failed {
     Failed(StatusCode::METHOD_NOT_ALLOWED, body)
 }
 
-fn not_found(name: &str) -> CommandError {
+pub(super) fn not_found(name: &str) -> CommandError {
     let message = format!("there is no volume {name:?}");
     CommandError::new(CommandErrorKind::NotFound, message, "list them: cinnabar volume list")
 }

@@ -6,6 +6,7 @@ use axum::http::header;
 use axum::response::IntoResponse;
 use cinnabar_api::complete;
 pub(super) use cinnabar_api::{Asks, Changes, ChangesNamed};
+use cinnabar_history::EventReport;
 use std::sync::LazyLock;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;
@@ -30,9 +31,10 @@ static TEXT: LazyLock<String> =
         (name = "volumes", description = "Virtual disks"),
         (name = "cache", description = "The cache device"),
         (name = "policy", description = "How the cache is divided, and why"),
+        (name = "history", description = "What happened, and what happens"),
         (name = "recordings", description = "What guests ask for, as a trace"),
     ),
-    components(schemas(ErrorBody, Word)),
+    components(schemas(ErrorBody, EventReport, Word)),
 )]
 pub(super) struct Frame;
 

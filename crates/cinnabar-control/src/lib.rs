@@ -8,10 +8,13 @@
 pub mod actions;
 pub mod api;
 pub mod describe;
+mod events;
 #[cfg(test)]
 mod flood;
+mod history;
 pub mod http;
 pub mod life;
+pub mod observer;
 pub mod policy;
 pub mod recordings;
 pub mod server;
@@ -19,6 +22,7 @@ pub mod socket;
 #[cfg(test)]
 mod tests;
 
+use self::observer::Observer;
 use cinnabar_manager::Handle;
 use cinnabar_messages::recording::RECORDINGS_MAX;
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
@@ -51,6 +55,8 @@ pub struct Control {
     phase: Mutex<Phase>,
     /// The manager, once it runs; there may be none.
     manager: OnceLock<Handle>,
+    /// What happened, and happens.
+    pub observer: Arc<Observer>,
 }
 
 /// Where the daemon is in its life.
@@ -81,6 +87,7 @@ impl Control {
             statuses,
             phase,
             manager,
+            observer: Arc::default(),
         })
     }
 

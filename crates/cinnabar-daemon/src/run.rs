@@ -8,7 +8,7 @@ use cinnabar_api::{Token, TokenError};
 use cinnabar_config::Config;
 use cinnabar_control::server::serve;
 use cinnabar_control::socket::{ControlSocket, SocketError};
-use cinnabar_control::{Control, Phase, api, http};
+use cinnabar_control::{Control, Phase, api, http, observer};
 use cinnabar_messages::{
     CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind,
     StopReport, Subject,
@@ -140,7 +140,11 @@ fn bind_http(address: SocketAddr) -> Result<TcpListener, RunError> {
     bind().map_err(|source| RunError::Http { address, source })
 }
 
-async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Result<(), RunError> {
+async fn live(
+    config: &Config,
+    control: &Arc<Control>,
+    on_ready: impl FnOnce(),
+) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     let cancel = Arc::new(AtomicBool::new(false));
     let mut starting = start(config, Arc::clone(&cancel))?;
@@ -166,7 +170,9 @@ async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Re
         Err(_) => return Err(ended_unexpectedly().into()),
     };
     if let (Some(manager), Some(feeds)) = (config.manager, feeds) {
-        control.set_manager(cinnabar_manager::start(manager, feeds, commands.clone())?);
+        let listener = Arc::clone(&control.observer) as _;
+        let handle = cinnabar_manager::start(manager, feeds, commands.clone(), listener)?;
+        control.set_manager(handle);
         let allocator = manager.rules.allocator.name();
         tracing::info!(allocator, interval_s = manager.every.as_secs(), "shares are managed");
     }
@@ -175,10 +181,14 @@ async fn live(config: &Config, control: &Control, on_ready: impl FnOnce()) -> Re
         tracing::info!(volumes = config.volumes.len(), "ready");
         notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
         on_ready();
+        let folder = &config.cache.state_dir;
+        let observes = tokio::spawn(observer::observe(Arc::clone(control), folder.clone()));
         tokio::select! {
             () = signals.next() => {}
             result = &mut ended => return Err(failure(result).into()),
         }
+        observes.abort();
+        observer::finish(control, folder).await;
     }
     control.enter(Phase::Stopping);
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);

@@ -19,4 +19,4 @@ mod thread;
 pub mod watch;
 
 pub use query::{Handle, Query};
-pub use thread::start;
+pub use thread::{PlanListener, start};

@@ -51,13 +51,13 @@ impl Manager {
             Err(error) => {
                 self.over = error.kind == CommandErrorKind::Stopping;
                 tracing::warn!(reason = %error, "a plan can't be carried out");
-                self.history.push(PlanReport { trouble: error.to_string(), ..report });
+                self.keep(PlanReport { trouble: error.to_string(), ..report });
                 return;
             }
         };
         let seen = self.seen(closed.curves, closed.parts.as_deref(), &counts);
         let plan = self.carry_out(Made { status, seen, report });
-        self.history.push(plan);
+        self.keep(plan);
     }
 
     /// What there is to know before a plan: how large the cache is, what the operator wants, what I/O
@@ -76,6 +76,12 @@ impl Manager {
         let planning = self.watch.planning();
         planning.set_rules(rules);
         planning.set_capacity(status.cache.counters.capacity_blocks);
+    }
+
+    /// A plan that was made becomes one of those of late.
+    fn keep(&mut self, plan: PlanReport) {
+        self.listener.planned(&plan);
+        self.history.push(plan);
     }
 
     /// A report without what is of one plan only.
@@ -207,7 +213,7 @@ impl Manager {
             self.config.rules.allocator = allocator;
         }
         let plan = self.carry_out(Made { status, seen, report });
-        self.history.push(plan.clone());
+        self.keep(plan.clone());
         Ok(plan)
     }
 

@@ -3,12 +3,15 @@
 use super::act::Actuation;
 use super::history::History;
 use super::query::{Handle, QUERIES_MAX, Query};
+use super::report::PlanReport;
 use super::watch::Watch;
 use cinnabar_config::ManagerConfig;
 use cinnabar_messages::taps::Feeds;
 use cinnabar_messages::{AnswerTo, CommandError, Commands, DataStatus, Message};
 use cinnabar_policy::planning::MeasuredPrices;
 use std::collections::BTreeMap;
+use std::fmt;
+use std::sync::Arc;
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
@@ -20,6 +23,12 @@ const INTERVALS_A_LOOK: usize = 64;
 /// Longest wait for the data plane, which answers between two turns.
 const DATA_WAIT_MAX: Duration = Duration::from_secs(5);
 const DATA_STEP: Duration = Duration::from_millis(1);
+
+/// Learns of each plan at once.
+pub trait PlanListener: Send + Sync + fmt::Debug {
+    /// A plan was made. Must not wait.
+    fn planned(&self, plan: &PlanReport);
+}
 
 /// What the thread owns.
 #[derive(Debug)]
@@ -34,6 +43,7 @@ pub(super) struct Manager {
     pub(super) hits: BTreeMap<String, [u64; 2]>,
     /// The data plane is gone.
     pub(super) over: bool,
+    pub(super) listener: Arc<dyn PlanListener>,
 }
 
 /// Starts the thread. It ends with the data plane, or when nobody can reach it any more.
@@ -44,6 +54,7 @@ pub fn start(
     config: ManagerConfig,
     feeds: Feeds,
     commands: Commands,
+    listener: Arc<dyn PlanListener>,
 ) -> Result<Handle, std::io::Error> {
     let (queries, asked) = mpsc::sync_channel(QUERIES_MAX);
     let manager = Manager {
@@ -55,6 +66,7 @@ pub fn start(
         prices: MeasuredPrices::default(),
         hits: BTreeMap::new(),
         over: false,
+        listener,
     };
     let thread = std::thread::Builder::new().name("cinnabar-manager".into());
     thread.spawn(move || manager.run(&asked))?;

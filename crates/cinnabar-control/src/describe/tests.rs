@@ -139,7 +139,7 @@ fn every_reference_leads_to_something_and_every_schema_is_explained() {
     for (name, schema) in document["components"]["schemas"].as_object().expect("schemas") {
         assert!(schema["description"].is_string(), "{name}");
         let unused = !refs.contains(&format!("#/components/schemas/{name}"));
-        assert!(!unused || name == "Word", "{name} is not used");
+        assert!(!unused || ["EventReport", "Word"].contains(&name.as_str()), "{name} is not used");
         // Links of the source mean nothing to a reader of the description.
         let text = schema.to_string();
         assert!(!text.contains("[`"), "{name}: {text}");

@@ -11,6 +11,7 @@ mod client;
 mod config_check;
 mod demo;
 mod failure;
+mod history;
 mod logging;
 mod output;
 mod parse;
@@ -51,6 +52,8 @@ enum Command {
     Serve(serve::Args),
     /// Show what the cache and its volumes do
     Status(status::Args),
+    /// Show what the cache or a volume did over the last hour or day
+    History(history::Args),
     /// List, add, remove, change and invalidate volumes of a running daemon
     Volume(volume::Args),
     /// See how the cache is divided, and why, and overrule it
@@ -105,6 +108,7 @@ fn run(command: Command) -> Result<(), Failure> {
     match command {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
+        Command::History(args) => history::run(&args),
         Command::Volume(args) => volume::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Cache(args) => cache::run(&args),

@@ -12,6 +12,7 @@ mod compare;
 #[path = "../../../cinnabar-trace/tests/it/files.rs"]
 mod files;
 mod garbage;
+mod history;
 mod hostile_images;
 mod http;
 mod hung;

@@ -1,0 +1,31 @@
+//! What an observer tells those who listen.
+
+use super::*;
+use cinnabar_history::EventKind;
+
+#[tokio::test]
+async fn places_are_bounded_and_news_wake_those_who_wait() {
+    let observer = Observer::default();
+    let mut listeners: Vec<_> = (0..LISTENERS_MAX).map(|_| observer.listen()).collect();
+    assert!(listeners.iter().all(Option::is_some));
+    assert!(observer.listen().is_none(), "one too many");
+    let (place, mut news) = listeners.pop().flatten().expect("it has a place");
+    observer.tell(EventReport::new(EventKind::PlanMade, 7));
+    let woken = tokio::time::timeout(Duration::from_secs(10), news.wait_for(|next| *next > 0));
+    assert_eq!(*woken.await.expect("it is woken").expect("the observer lives"), 1);
+    listeners.clear();
+    drop(place);
+    assert!(!observer.is_heard());
+}
+
+#[tokio::test]
+async fn a_listener_gets_a_look_soon_and_without_one_there_is_none() {
+    let observer = Observer::default();
+    observer.look_soon();
+    let waits = tokio::time::timeout(Duration::from_millis(100), pause(&observer)).await;
+    // The next multiple of ten seconds may be that close.
+    assert!(waits.is_err() || now_ms() % 10_000 < 500, "no client listens");
+    let _listener = observer.listen();
+    let looks = tokio::time::timeout(Duration::from_millis(500), pause(&observer)).await;
+    assert!(looks.is_ok(), "a client has come");
+}
