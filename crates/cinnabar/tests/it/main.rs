@@ -23,6 +23,7 @@ mod nbd;
 mod offline;
 mod offline_shards;
 mod operators;
+mod packaging;
 mod probe;
 mod record;
 mod replay;
