@@ -3,6 +3,7 @@
 //! A test whose tool is missing counts as ignored and prints `skipped: reason`, which `cargo xtask
 //! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness.
 
+mod api;
 mod bench;
 mod crash;
 mod degrade;
@@ -73,6 +74,7 @@ fn main() -> ExitCode {
         .chain(bench::CASES)
         .chain(record::CASES)
         .chain(unit::CASES)
+        .chain(api::CASES)
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -166,6 +166,9 @@ pub struct Config {
     device: String,
     cache_size: u64,
     cache_keys: String,
+    /// A port of its own for each daemon, for tests run side by side.
+    http: Option<u16>,
+    control_keys: String,
     volumes: Vec<Volume>,
 }
 
@@ -173,7 +176,14 @@ impl Config {
     /// A cache file of `size` bytes and no volumes.
     pub fn new(size: u64) -> Self {
         let device = "cache.img".to_owned();
-        Self { device, cache_size: size, cache_keys: String::new(), volumes: Vec::new() }
+        Self {
+            device,
+            cache_size: size,
+            cache_keys: String::new(),
+            http: None,
+            control_keys: String::new(),
+            volumes: Vec::new(),
+        }
     }
 
     /// Puts the cache elsewhere than into `cache.img`.
@@ -191,6 +201,21 @@ impl Config {
         self
     }
 
+    /// Serves HTTP at this port instead of one that is free.
+    #[must_use]
+    pub const fn http(mut self, port: u16) -> Self {
+        self.http = Some(port);
+        self
+    }
+
+    /// Adds a line to the table `[control]`.
+    #[must_use]
+    pub fn control_key(mut self, line: &str) -> Self {
+        self.control_keys.push_str(line);
+        self.control_keys.push('\n');
+        self
+    }
+
     /// Adds a volume.
     #[must_use]
     pub fn volume(mut self, volume: Volume) -> Self {
@@ -199,11 +224,10 @@ impl Config {
     }
 
     fn to_toml(&self) -> Result<String> {
-        // A port of its own for each daemon, for tests run side by side.
-        let http = free_port()?;
+        let http = self.http.map_or_else(free_port, Ok)?;
         let mut text = format!(
-            "[cache]\ndevice = \"{}\"\nsize = \"{}\"\n{}\n[control]\nhttp = \"127.0.0.1:{http}\"\n",
-            self.device, self.cache_size, self.cache_keys
+            "[cache]\ndevice = \"{}\"\nsize = \"{}\"\n{}\n[control]\nhttp = \"127.0.0.1:{http}\"\n{}",
+            self.device, self.cache_size, self.cache_keys, self.control_keys
         );
         for volume in &self.volumes {
             let Volume { name, backend, attach, keys } = volume;

@@ -4,7 +4,8 @@
 //! that is needed.
 
 use crate::process::output;
-use anyhow::{Context, Result, bail, ensure};
+use crate::tools;
+use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -69,14 +70,9 @@ impl Kernel {
     }
 }
 
-/// Where it is unpacked: in the target folder, whatever that is called. Cargo marks it.
+/// Where it is unpacked.
 fn folder() -> Result<PathBuf> {
-    let program = std::env::current_exe()?;
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    match target {
-        Some(target) => Ok(target.join("guest-kernel")),
-        None => bail!("{} does not lie in a target folder", program.display()),
-    }
+    Ok(tools::target_folder()?.join("guest-kernel"))
 }
 
 /// The first entry whose name begins with `prefix`.

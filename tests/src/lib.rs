@@ -13,6 +13,7 @@ pub mod fio;
 pub mod kernel;
 pub mod nbd;
 pub mod process;
+pub mod python;
 pub mod stamps;
 pub mod tools;
 pub mod unit;

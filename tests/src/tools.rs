@@ -1,6 +1,7 @@
 //! The outside programs that tests, demo and benchmarks use, and where Debian keeps them.
 
 use crate::kernel;
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// An outside program, or files of a package.
@@ -85,6 +86,8 @@ pub const PYTHON: Tool = Tool::new(
     "python3-venv",
     "libCacheSim, to compare speed with",
 );
+/// Prometheus' checker of its files. Used where it is, and never fetched: its package starts a server.
+pub const PROMTOOL: Tool = Tool::new("promtool", "prometheus", "checks the alert rules");
 /// The kernel of guests.
 pub const KERNEL: Tool = Tool {
     command: "a kernel for guests",
@@ -93,7 +96,7 @@ pub const KERNEL: Tool = Tool {
     how: How::Unpacked,
 };
 
-/// Every tool above.
+/// Every tool above that may be fetched.
 pub const ALL: &[Tool] = &[
     CC,
     FIO,
@@ -139,5 +142,18 @@ impl Tool {
             How::Installed => find(self.command).is_some(),
             How::Unpacked => kernel::find().is_some(),
         }
+    }
+}
+
+/// The target folder that this program lies in, whatever it is called. Cargo marks it.
+///
+/// # Errors
+/// When it lies elsewhere.
+pub fn target_folder() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    match target {
+        Some(target) => Ok(target.to_owned()),
+        None => bail!("{} does not lie in a target folder", program.display()),
     }
 }

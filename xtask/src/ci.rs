@@ -6,7 +6,7 @@ use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
 use crate::{circles, faults, fuzz, install, layers, tidy};
 use anyhow::Result;
-use e2e::tools;
+use e2e::{python, tools};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -62,9 +62,13 @@ fn cargo_stage(args: &[&str]) -> Result<Done> {
 fn tools() -> Result<Done> {
     install::component("fmt", "rustfmt")?;
     install::component("clippy", "clippy")?;
-    Ok(match install::debian(tools::ALL) {
-        Ok(()) => Done::Passed(Vec::new()),
-        Err(error) => Done::Skipped(format!("{error:#}")),
+    let fetched = [install::debian(tools::ALL), python::API_CLIENT.fetch()];
+    let missing: Vec<String> =
+        fetched.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
+    Ok(if missing.is_empty() {
+        Done::Passed(Vec::new())
+    } else {
+        Done::Skipped(missing.join("\n"))
     })
 }
 
