@@ -11,6 +11,7 @@
 pub mod access;
 mod bit_set;
 pub mod counts;
+pub mod endurance;
 pub mod intern;
 pub mod monitor;
 pub mod planning;
