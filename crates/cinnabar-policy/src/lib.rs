@@ -12,6 +12,7 @@ pub mod access;
 mod bit_set;
 pub mod counts;
 pub mod endurance;
+pub mod engine_model;
 pub mod intern;
 pub mod monitor;
 pub mod planning;

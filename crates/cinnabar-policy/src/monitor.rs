@@ -4,6 +4,7 @@
 //! both plan from the same [`Volume`]s, so their plans can be compared. A volume has a sample of its
 //! own, with its own rate: a small one next to a huge one is measured as well as alone.
 
+use crate::engine_model::EngineModel;
 use crate::reuse::{Filter, Sampled, SampledCurves};
 use crate::sizing::{Units, Volume};
 use std::num::NonZeroU32;
@@ -43,12 +44,19 @@ pub struct Monitor {
     /// Larger sizes of cache are not told apart, in blocks.
     size_max: u64,
     volumes: Vec<Sampled>,
+    engine: Option<Box<EngineModel>>,
 }
 
 impl Monitor {
     /// One that has seen nothing.
     pub const fn new(settings: Settings) -> Self {
-        Self { settings, size_max: u64::MAX, volumes: Vec::new() }
+        Self { settings, size_max: u64::MAX, volumes: Vec::new(), engine: None }
+    }
+
+    /// From now on also simulates what the engine would do with parts of a cache of so many blocks, for
+    /// references that come by [`extend`](Self::extend).
+    pub fn simulate_engine(&mut self, capacity_blocks: u64) {
+        self.engine = Some(Box::new(EngineModel::new(capacity_blocks, self.settings.seed)));
     }
 
     /// Counts references of a volume, pairs of a key and whether it is a write. A volume appears with
@@ -56,7 +64,14 @@ impl Monitor {
     ///
     /// # Panics
     /// If the settings' rate is none.
-    pub fn extend(&mut self, volume: usize, references: impl IntoIterator<Item = (u64, bool)>) {
+    pub fn extend<I>(&mut self, volume: usize, references: I)
+    where
+        I: IntoIterator<Item = (u64, bool), IntoIter: Clone>,
+    {
+        let references = references.into_iter();
+        if let Some(engine) = &mut self.engine {
+            engine.extend(volume, references.clone());
+        }
         self.at(volume).extend(references);
     }
 
@@ -93,6 +108,9 @@ impl Monitor {
         if let Some(known) = self.volumes.get_mut(volume) {
             *known = sample;
         }
+        if let Some(engine) = &mut self.engine {
+            engine.forget(volume);
+        }
     }
 
     /// About how many bytes of RAM samples and curves take.
@@ -110,13 +128,20 @@ impl Monitor {
 
     /// The curves of each volume, earlier intervals included with what they still weigh.
     pub fn curves(&self) -> impl Iterator<Item = SampledCurves> {
-        self.volumes.iter().map(Sampled::curves)
+        let mut engine = self.engine.iter().flat_map(|engine| engine.curves());
+        self.volumes
+            .iter()
+            .map(move |volume| SampledCurves { engine: engine.next(), ..volume.curves() })
     }
 
     /// The same with so many more references counted, reads and writes by volume.
     pub fn curves_with(&self, more: &[[u64; 2]]) -> impl Iterator<Item = SampledCurves> {
         let more = more.iter().copied().chain(std::iter::repeat([0; 2]));
-        self.volumes.iter().zip(more).map(|(volume, more)| volume.curves_with(more))
+        let mut engine = self.engine.iter().flat_map(|engine| engine.curves());
+        self.volumes.iter().zip(more).map(move |(volume, more)| SampledCurves {
+            engine: engine.next(),
+            ..volume.curves_with(more)
+        })
     }
 
     /// The same in units, for allocators.
@@ -133,6 +158,9 @@ impl Monitor {
     pub fn end_intervals(&mut self, count: u64) -> f64 {
         let factor = power(self.settings.decay, count);
         self.volumes.iter_mut().for_each(|volume| volume.decay(factor));
+        if let Some(engine) = &mut self.engine {
+            engine.decay(factor);
+        }
         factor
     }
 

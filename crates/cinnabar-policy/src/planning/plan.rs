@@ -5,8 +5,8 @@
 
 use crate::reuse::{Estimate, SampledCurves};
 use crate::sizing::{
-    self, Allocator, Intensity, Plan, Prices, Share, Steadiness, Units, Volume, WritePolicy,
-    steady, urd,
+    self, Allocator, Goal, Intensity, Plan, Prices, Share, Steadiness, Units, Volume, Weighting,
+    WritePolicy, goal::Decision, steady, urd,
 };
 use std::num::NonZeroU64;
 
@@ -38,7 +38,9 @@ pub trait Measured {
 impl Measured for SampledCurves {
     fn flat_from(&self) -> u64 {
         let ends = [&self.hits, &self.read_hits, &self.destages, &self.read_only_hits];
-        ends.map(Estimate::flat_from).into_iter().max().unwrap_or(0)
+        let last = ends.map(Estimate::flat_from).into_iter().max().unwrap_or(0);
+        // The engine leaves some of a share as air, so it needs more than the distances say.
+        if self.engine.is_some() { last + last / 4 } else { last }
     }
 
     fn in_units(&self, units: Units) -> Volume {
@@ -143,7 +145,7 @@ pub fn volumes<M: Measured>(
 }
 
 impl Rules {
-    fn settings(&self, scale: Scale, seconds: f64) -> sizing::Settings {
+    fn settings(&self, scale: Scale, seconds: f64, goal: Goal) -> sizing::Settings {
         let seconds = seconds.max(SECONDS_MIN);
         sizing::Settings {
             prices: self.prices,
@@ -154,6 +156,8 @@ impl Rules {
                 interval_s: seconds,
                 unit_blocks: scale.unit_blocks.get() as f64,
             },
+            goal: goal.by_units(scale.unit_blocks.get()),
+            weighting: Weighting::Own,
         }
     }
 
@@ -165,9 +169,20 @@ impl Rules {
         capacity_blocks: u64,
         seconds: f64,
     ) -> Option<Vec<Part>> {
+        self.plan_for(Goal::default(), curves, bounds, capacity_blocks, seconds)
+    }
+
+    fn plan_for<M: Measured>(
+        &self,
+        goal: Goal,
+        curves: &[M],
+        bounds: &[Bounds],
+        capacity_blocks: u64,
+        seconds: f64,
+    ) -> Option<Vec<Part>> {
         let scale = Scale::new(capacity_blocks, curves.len());
         let volumes = volumes(curves, bounds, scale, self.reach_part);
-        let settings = self.settings(scale, seconds);
+        let settings = self.settings(scale, seconds, goal);
         match self.allocator.plan(&volumes, scale.units, &settings) {
             Plan::Shared => None,
             Plan::Divided(shares) => {
@@ -181,6 +196,8 @@ impl Rules {
 #[derive(Debug)]
 pub struct Planner {
     rules: Rules,
+    goal: Goal,
+    weighting: Weighting,
     capacity_blocks: u64,
     before: Vec<Share>,
     before_unit: u64,
@@ -191,7 +208,30 @@ pub struct Planner {
 impl Planner {
     /// One for a cache of so many blocks, without a plan.
     pub const fn new(rules: Rules, capacity_blocks: u64) -> Self {
-        Self { rules, capacity_blocks, before: Vec::new(), before_unit: 1, seconds: 0.0 }
+        Self {
+            rules,
+            goal: Goal::PRICES,
+            weighting: Weighting::Own,
+            capacity_blocks,
+            before: Vec::new(),
+            before_unit: 1,
+            seconds: 0.0,
+        }
+    }
+
+    /// Has `eci` and `centaur` count volumes another way than published.
+    pub const fn set_weighting(&mut self, weighting: Weighting) {
+        self.weighting = weighting;
+    }
+
+    /// What `urd` is to be best at.
+    pub const fn goal(&self) -> Goal {
+        self.goal
+    }
+
+    /// Changes that from the next plan on; otherwise it goes by prices alone.
+    pub const fn set_goal(&mut self, goal: Goal) {
+        self.goal = goal;
     }
 
     /// The plan behind an interval of so many seconds; `None`: volumes share the cache.
@@ -204,20 +244,21 @@ impl Planner {
         self.seconds += seconds;
         let scale = Scale::new(self.capacity_blocks, curves.len());
         let volumes = volumes(curves, bounds, scale, self.rules.reach_part);
-        let settings = self.rules.settings(scale, self.seconds);
-        let wanted = match self.rules.allocator.plan(&volumes, scale.units, &settings) {
-            Plan::Shared => return None,
-            Plan::Divided(shares) => shares,
-        };
+        let mut settings = self.rules.settings(scale, self.seconds, self.goal);
+        settings.weighting = self.weighting;
         let unit = scale.unit_blocks.get();
         for share in &mut self.before {
             share.units = (share.units as u64 * self.before_unit / unit) as usize;
         }
         self.before_unit = unit;
         self.before = if self.rules.allocator == Allocator::Urd {
-            self.steady(&volumes, wanted, scale.units, settings.ssd_writes_max)
+            let found = sizing::goal::decide(&volumes, scale.units, &settings);
+            self.steady(found, scale.units, settings.ssd_writes_max)
         } else {
-            wanted
+            match self.rules.allocator.plan(&volumes, scale.units, &settings) {
+                Plan::Shared => return None,
+                Plan::Divided(shares) => shares,
+            }
         };
         Some(self.before.iter().map(|share| scale.part(*share)).collect())
     }
@@ -231,7 +272,8 @@ impl Planner {
         bounds: &[Bounds],
         seconds: f64,
     ) -> Option<Vec<Part>> {
-        rules.plan(curves, bounds, self.capacity_blocks, self.seconds + seconds)
+        let seconds = self.seconds + seconds;
+        rules.plan_for(self.goal, curves, bounds, self.capacity_blocks, seconds)
     }
 
     /// How room is divided from now on.
@@ -259,17 +301,12 @@ impl Planner {
         self.seconds *= factor;
     }
 
-    fn steady(
-        &self,
-        volumes: &[Volume],
-        wanted: Vec<Share>,
-        capacity: usize,
-        ssd_writes_max: Option<f64>,
-    ) -> Vec<Share> {
-        let Rules { prices, steadiness, .. } = &self.rules;
-        let next = steady(volumes, &self.before, wanted.clone(), capacity, prices, *steadiness);
+    fn steady(&self, found: Decision, capacity: usize, ssd_writes_max: Option<f64>) -> Vec<Share> {
+        let Decision { shares: wanted, objective, volumes } = found;
+        let steadiness = self.rules.steadiness;
+        let next = steady(&volumes, &self.before, wanted.clone(), capacity, &objective, steadiness);
         // Going slowly must not break the budget.
-        let fits = |most| urd::ssd_writes(volumes, &next) <= most;
+        let fits = |most| urd::ssd_writes(&volumes, &next) <= most;
         if ssd_writes_max.is_none_or(fits) { next } else { wanted }
     }
 }

@@ -20,6 +20,7 @@ use super::hole_stack::HoleStack;
 use super::mix::Mix;
 use super::stack::Stack;
 use super::window::Window;
+use crate::engine_model::EngineCurves;
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 
@@ -109,6 +110,8 @@ pub struct SampledCurves {
     pub destages: Estimate,
     /// Reads that hit in a cache that drops what is written, by size.
     pub read_only_hits: Estimate,
+    /// What the engine would do with it, if that is simulated beside.
+    pub engine: Option<EngineCurves>,
 }
 
 impl SampledCurves {
@@ -270,6 +273,7 @@ impl Sampled {
             read_hits: counted.useful.estimate(by_reads),
             destages: destages.estimate(by_writes),
             read_only_hits: counted.read_only.estimate(by_reads),
+            engine: None,
         }
     }
 

@@ -13,3 +13,15 @@ pub fn proportional(volumes: &[Volume], capacity: usize) -> Vec<usize> {
     let weights: Vec<f64> = volumes.iter().map(|volume| volume.weight).collect();
     split(&weights, &vec![usize::MAX; volumes.len()], capacity)
 }
+
+/// What the operator gave each volume as its minimum, and no more; a volume without one gets nothing. If
+/// it does not fit, the last volumes get what is left.
+pub fn fixed(volumes: &[Volume], capacity: usize) -> Vec<usize> {
+    let mut free = capacity;
+    let mut take = |volume: &Volume| {
+        let units = volume.min.min(free);
+        free -= units;
+        units
+    };
+    volumes.iter().map(&mut take).collect()
+}

@@ -1,5 +1,10 @@
 //! Sizes by reuse working sets: after `CloudCache` (FAST'16).
 //!
+//! Published: the reuse working set as demand and as the rule of admission (a block is let in when it is
+//! used again, told by a staging area of addresses), write-back, migration. Our reading: reuses are counted
+//! by interval. Admission is the engine's, whose ghost is such a staging area; the papers' model admits
+//! every miss, which writes more than published.
+//!
 //! Everything is written back. The paper moves guests to other hosts when demands do not fit; here
 //! they get their proportions.
 

@@ -9,19 +9,26 @@ pub mod baseline;
 pub mod centaur;
 pub mod cloudcache;
 pub mod divide;
+pub mod dominance;
 pub mod eci;
+pub mod engine_units;
+pub mod goal;
 pub mod s_cave;
 pub mod split;
 pub mod steady;
 pub mod urd;
 pub mod vcacheshare;
 pub mod volume;
+pub mod weighting;
 pub mod write_policy;
 
+pub use engine_units::EngineUnits;
+pub use goal::Goal;
 pub use steady::{Steadiness, steady};
-pub use urd::Prices;
+pub use urd::{Objective, Prices};
 pub use vcacheshare::Intensity;
 pub use volume::{Units, Volume};
+pub use weighting::Weighting;
 pub use write_policy::WritePolicy;
 
 use std::fmt;
@@ -65,6 +72,8 @@ pub enum Allocator {
     Equal,
     /// By the operator's weights, written back.
     Proportional,
+    /// The operator's sizes, written back.
+    Fixed,
     /// No shares at all.
     Shared,
 }
@@ -81,6 +90,10 @@ pub struct Settings {
     pub written_part_max: f64,
     /// How the intensity of reuse counts, for `vcacheshare`.
     pub intensity: Intensity,
+    /// What `urd` is to be best at.
+    pub goal: Goal,
+    /// Whether volumes or accesses count the same, for `eci` and `centaur`.
+    pub weighting: Weighting,
 }
 
 /// No such allocator.
@@ -90,7 +103,7 @@ pub struct UnknownAllocator(String);
 
 impl Allocator {
     /// All of them.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 10] = [
         Self::Urd,
         Self::Eci,
         Self::Centaur,
@@ -99,6 +112,7 @@ impl Allocator {
         Self::CloudCache,
         Self::Equal,
         Self::Proportional,
+        Self::Fixed,
         Self::Shared,
     ];
 
@@ -113,6 +127,7 @@ impl Allocator {
             Self::CloudCache => "cloudcache",
             Self::Equal => "equal",
             Self::Proportional => "proportional",
+            Self::Fixed => "fixed",
             Self::Shared => "shared",
         }
     }
@@ -120,26 +135,23 @@ impl Allocator {
     /// Divides `capacity` units.
     ///
     /// # Panics
-    /// If the volumes' minima, which only `urd` heeds, do not fit.
+    /// If the volumes' minima, which only `urd` and `fixed` heed, do not fit with `urd`.
     pub fn plan(self, volumes: &[Volume], capacity: usize, settings: &Settings) -> Plan {
         use WritePolicy::{Back, ReadOnly, Through};
         let all = |sizes: Vec<usize>, policy| {
             sizes.into_iter().map(|units| Share { units, policy }).collect()
         };
         Plan::Divided(match self {
-            Self::Urd => match settings.ssd_writes_max {
-                None => urd::shares(volumes, capacity, &settings.prices),
-                Some(most) => urd::shares_within(volumes, capacity, &settings.prices, most),
-            },
+            Self::Urd => goal::decide(volumes, capacity, settings).shares,
             Self::Eci => {
                 let policy = |volume: &Volume| {
                     WritePolicy::by_threshold(&volume.mix, settings.written_part_max)
                 };
-                let sizes = eci::sizes(volumes, capacity).into_iter();
+                let sizes = eci::sizes(volumes, capacity, settings.weighting).into_iter();
                 let policies = volumes.iter().map(policy);
                 sizes.zip(policies).map(|(units, policy)| Share { units, policy }).collect()
             }
-            Self::Centaur => all(centaur::sizes(volumes, capacity), Back),
+            Self::Centaur => all(centaur::sizes(volumes, capacity, settings.weighting), Back),
             Self::SCave => all(s_cave::sizes(volumes, capacity), Through),
             Self::VCacheShare => {
                 all(vcacheshare::sizes(volumes, capacity, settings.intensity), ReadOnly)
@@ -147,6 +159,7 @@ impl Allocator {
             Self::CloudCache => all(cloudcache::sizes(volumes, capacity), Back),
             Self::Equal => all(baseline::equal(volumes, capacity), Back),
             Self::Proportional => all(baseline::proportional(volumes, capacity), Back),
+            Self::Fixed => all(baseline::fixed(volumes, capacity), Back),
             Self::Shared => return Plan::Shared,
         })
     }

@@ -1,5 +1,8 @@
 //! Sizes by working sets: inspired by S-CAVE (PACT'13), whose own formula is not public.
 //!
+//! Published: that working sets are measured, and write-through. Our reading: proportions instead of its
+//! formula, and that every miss is admitted.
+//!
 //! Everything is written through. A large working set says nothing about reuse: a scan gets most.
 
 use super::split::{meet, split};

@@ -3,7 +3,7 @@
 //! Rivals are left as published.
 
 use super::Share;
-use super::urd::{Prices, value};
+use super::urd::Objective;
 use super::volume::Volume;
 
 /// Bounds on the change from one plan to the next.
@@ -32,7 +32,7 @@ pub fn steady(
     before: &[Share],
     wanted: Vec<Share>,
     capacity: usize,
-    prices: &Prices,
+    objective: &Objective,
     steadiness: Steadiness,
 ) -> Vec<Share> {
     assert_eq!(volumes.len(), wanted.len(), "a share for each volume");
@@ -40,7 +40,7 @@ pub fn steady(
     if before.len() != wanted.len() || used > capacity {
         return wanted;
     }
-    let (old, new) = (value(volumes, before, prices), value(volumes, &wanted, prices));
+    let (old, new) = (objective.value_of(volumes, before), objective.value_of(volumes, &wanted));
     let allowed = before.iter().zip(volumes).all(|(share, volume)| share.units >= volume.min);
     if allowed && new - old <= old.abs() * steadiness.gain_min {
         return before.to_vec();

@@ -37,15 +37,20 @@ pub struct Prices {
 }
 
 impl Prices {
-    /// The value of a size and policy for a volume, in microseconds saved in the interval.
-    pub fn value(&self, volume: &Volume, policy: WritePolicy, units: usize) -> f64 {
+    /// What a size and policy save a volume's guest, in microseconds of waiting.
+    pub fn gain(&self, volume: &Volume, policy: WritePolicy, units: usize) -> f64 {
         let read_gain = self.backend_read_us - self.ssd_read_us;
         let write_gain = self.omega * (self.backend_write_us - self.ssd_write_us);
         let mut gain = volume.read_hits(policy, units) * read_gain;
-        if policy == WritePolicy::Back && units > 0 {
-            gain += volume.mix.writes as f64 * write_gain;
+        if policy == WritePolicy::Back {
+            gain += volume.kept_writes(policy, units) * write_gain;
         }
-        volume.weight * gain
+        gain
+    }
+
+    /// The value of a size and policy for a volume, in microseconds saved in the interval.
+    pub fn value(&self, volume: &Volume, policy: WritePolicy, units: usize) -> f64 {
+        volume.weight * self.gain(volume, policy, units)
             - self.lambda_us * volume.ssd_writes(policy, units)
             - self.mu_us * volume.destages(policy, units)
     }
@@ -55,6 +60,33 @@ impl Prices {
         let value = |policy| self.value(volume, policy, units);
         let better = |best, policy| if value(policy) > value(best) { policy } else { best };
         WritePolicy::ALL.into_iter().fold(WritePolicy::Bypass, better)
+    }
+}
+
+/// What a plan is to be best at.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Objective {
+    /// Of accesses and writes.
+    pub prices: Prices,
+    /// The price of a unit of room for an interval, in microseconds.
+    pub rho_us: f64,
+}
+
+impl Objective {
+    /// Where room costs nothing.
+    pub const fn of(prices: Prices) -> Self {
+        Self { prices, rho_us: 0.0 }
+    }
+
+    /// The value of a size and policy for a volume, in microseconds saved in the interval.
+    pub fn value(&self, volume: &Volume, policy: WritePolicy, units: usize) -> f64 {
+        self.prices.value(volume, policy, units) - self.rho_us * units as f64
+    }
+
+    /// What a plan is worth.
+    pub fn value_of(&self, volumes: &[Volume], shares: &[Share]) -> f64 {
+        let room: usize = shares.iter().map(|share| share.units).sum();
+        value(volumes, shares, &self.prices) - self.rho_us * room as f64
     }
 }
 
@@ -73,9 +105,10 @@ pub fn value(volumes: &[Volume], shares: &[Share], prices: &Prices) -> f64 {
 }
 
 /// Sizes and policies of the largest value.
-pub fn shares(volumes: &[Volume], capacity: usize, prices: &Prices) -> Vec<Share> {
+pub fn shares(volumes: &[Volume], capacity: usize, objective: &Objective) -> Vec<Share> {
+    let prices = &objective.prices;
     let utility = |volume: &Volume| {
-        let best = |units| prices.value(volume, prices.best_policy(volume, units), units);
+        let best = |units| objective.value(volume, prices.best_policy(volume, units), units);
         let values = (0..volume.sizes()).map(best).collect();
         Utility { values, min: volume.min, max: volume.max }
     };
@@ -93,11 +126,14 @@ pub fn shares(volumes: &[Volume], capacity: usize, prices: &Prices) -> Vec<Share
 pub fn shares_within(
     volumes: &[Volume],
     capacity: usize,
-    prices: &Prices,
+    objective: &Objective,
     budget: f64,
 ) -> Vec<Share> {
+    let prices = &objective.prices;
     let at_price = |lambda_us| {
-        shares(volumes, capacity, &Prices { lambda_us: prices.lambda_us + lambda_us, ..*prices })
+        let lambda_us = prices.lambda_us + lambda_us;
+        let dearer = Prices { lambda_us, ..*prices };
+        shares(volumes, capacity, &Objective { prices: dearer, rho_us: objective.rho_us })
     };
     let fits = |plan: &[Share]| ssd_writes(volumes, plan) <= budget;
     let mut best = at_price(0.0);

@@ -1,5 +1,7 @@
 //! Sizes by cache utility: after vCacheShare (ATC'14).
 //!
+//! Published: the utility, and write-around, where a miss of a read is admitted and a write is not.
+//!
 //! Everything is written around. A volume's utility is latency x read ratio x (hit ratio + a x reuse
 //! intensity). The last term does not depend on the size, so as a summand it would move nothing:
 //! here it is a weight of the volume, 1 + a x reuse intensity, which is this implementation's

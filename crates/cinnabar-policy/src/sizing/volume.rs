@@ -3,6 +3,7 @@
 //! Made by `analyze` and by the live manager, read by every allocator. Allocators think in units (a
 //! thousandth of the cache, say): blocks would be too many, and no measurement is that exact.
 
+use super::engine_units::EngineUnits;
 use super::write_policy::WritePolicy;
 use crate::reuse::{Mix, ReadOnlyCurves, SampledCurves, WriteBackCurves};
 use std::num::NonZeroU64;
@@ -30,6 +31,8 @@ pub struct Volume {
     pub destages: Vec<f64>,
     /// Reads that hit, by size in units from 0, in a cache that drops what is written.
     pub read_only_hits: Vec<f64>,
+    /// What the engine would do, if that is known; `urd` goes by it, not by the curves above.
+    pub engine: Option<EngineUnits>,
     /// How much it counts; 1 is as much as others.
     pub weight: f64,
     /// The least `urd` gives it, in units.
@@ -57,7 +60,7 @@ impl Units {
     }
 
     /// A curve by units; no room is no cache, so nothing.
-    fn curve(self, at: impl Fn(u64) -> f64) -> Vec<f64> {
+    pub(super) fn curve(self, at: impl Fn(u64) -> f64) -> Vec<f64> {
         let sizes = (1..=self.most as u64).map(|units| at(units.saturating_mul(self.blocks.get())));
         std::iter::once(0.0).chain(sizes).collect()
     }
@@ -76,6 +79,7 @@ impl Volume {
             read_hits: units.curve(|size| back.read_hits.at(size) as f64),
             destages: units.curve(|size| back.destages.at(size) as f64),
             read_only_hits: units.curve(|size| only.read_hits.at(size) as f64),
+            engine: None,
             weight: 1.0,
             min: 0,
             max: usize::MAX,
@@ -84,7 +88,9 @@ impl Volume {
 
     /// From sampled curves.
     pub fn sampled(curves: &SampledCurves, units: Units) -> Self {
+        let engine = curves.engine.as_ref().map(|engine| EngineUnits::new(engine, curves, units));
         Self {
+            engine,
             mix: curves.mix,
             working_set: units.of(curves.blocks),
             reuse_working_set: units.of(curves.blocks_again),
@@ -107,6 +113,9 @@ impl Volume {
 
     /// Reads that hit.
     pub fn read_hits(&self, policy: WritePolicy, units: usize) -> f64 {
+        if let Some(engine) = &self.engine {
+            return engine.read_hits(policy, units);
+        }
         match policy {
             WritePolicy::Bypass => 0.0,
             WritePolicy::ReadOnly => at(&self.read_only_hits, units),
@@ -119,11 +128,23 @@ impl Volume {
         if units == 0 || policy == WritePolicy::Bypass {
             return 0.0;
         }
+        if let Some(engine) = &self.engine {
+            return engine.flash_writes(policy, units);
+        }
         let fills = self.mix.reads as f64 - self.read_hits(policy, units);
         match policy {
             WritePolicy::Through | WritePolicy::Back => fills + self.mix.writes as f64,
             WritePolicy::Bypass | WritePolicy::ReadOnly => fills,
         }
+    }
+
+    /// Writes that are kept, so that write-back can acknowledge them from the SSD.
+    pub fn kept_writes(&self, policy: WritePolicy, units: usize) -> f64 {
+        if units == 0 || matches!(policy, WritePolicy::Bypass | WritePolicy::ReadOnly) {
+            return 0.0;
+        }
+        let all = self.mix.writes as f64;
+        self.engine.as_ref().map_or(all, |engine| engine.kept_writes(units))
     }
 
     /// Blocks written to the backend later than the guest wrote them.

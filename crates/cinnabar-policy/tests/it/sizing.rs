@@ -3,8 +3,8 @@
 use crate::small_traces::{Dice, small_trace};
 use cinnabar_policy::sizing::split::{meet, split};
 use cinnabar_policy::sizing::{
-    Allocator, Intensity, Plan, Prices, Settings, Share, Units, Volume, WritePolicy, centaur,
-    cloudcache, eci, s_cave, urd, vcacheshare,
+    Allocator, Goal, Intensity, Objective, Plan, Prices, Settings, Share, Units, Volume, Weighting,
+    WritePolicy, centaur, cloudcache, eci, s_cave, urd, vcacheshare,
 };
 use cinnabar_policy::{Access, ReadOnly, Sampled, WriteBack};
 use std::num::NonZeroU64;
@@ -26,6 +26,8 @@ const SETTINGS: Settings = Settings {
     ssd_writes_max: None,
     written_part_max: 0.5,
     intensity: Intensity { factor: 0.0, interval_s: 600.0, unit_blocks: 4.0 },
+    goal: Goal::PRICES,
+    weighting: Weighting::Own,
 };
 
 fn volume(trace: &[Access], unit_blocks: u64, most: usize) -> Volume {
@@ -160,12 +162,12 @@ fn eci_meets_useful_distances_or_makes_ratios_best() {
     let trace = [(1, true), (2, true), (1, false), (3, false), (5, false), (6, false), (2, false)];
     let trace = trace.map(|(block, write)| Access::new(block, write));
     let slides = volume(&trace, 1, 20);
-    assert_eq!(eci::sizes(std::slice::from_ref(&slides), 20), [5]);
+    assert_eq!(eci::sizes(std::slice::from_ref(&slides), 20, Weighting::Own), [5]);
     let mut short = 0;
     for seed in 0..TRACES {
         let instance = instance(seed);
         let (volumes, capacity) = &instance;
-        let sizes = eci::sizes(volumes, *capacity);
+        let sizes = eci::sizes(volumes, *capacity, Weighting::Own);
         let demands: Vec<usize> = volumes.iter().map(|volume| volume.useful_reach).collect();
         if demands.iter().sum::<usize>() <= *capacity {
             assert_eq!(sizes, demands, "seed {seed}");
@@ -185,7 +187,7 @@ fn centaur_makes_the_mean_latency_best() {
     for seed in 0..TRACES {
         let instance = instance(seed);
         let (volumes, capacity) = &instance;
-        let sizes = centaur::sizes(volumes, *capacity);
+        let sizes = centaur::sizes(volumes, *capacity, Weighting::Own);
         let demands: Vec<usize> = volumes.iter().map(|volume| volume.reach).collect();
         if demands.iter().sum::<usize>() <= *capacity {
             assert_eq!(sizes, demands, "seed {seed}");
@@ -239,7 +241,7 @@ fn urd_chooses_size_and_policy_together() {
         let mut dice = Dice::new(seed);
         instance.0.iter_mut().for_each(|volume| volume.weight = f64::from(1 + dice.below(3)));
         let prices = Prices { lambda_us: f64::from(dice.below(600)), ..PRICES };
-        let shares = urd::shares(&instance.0, instance.1, &prices);
+        let shares = urd::shares(&instance.0, instance.1, &Objective::of(prices));
         let sizes: Vec<usize> = shares.iter().map(|share| share.units).collect();
         let best = |volume: &Volume, units| {
             let values = WritePolicy::ALL.map(|policy| prices.value(volume, policy, units));
@@ -261,10 +263,10 @@ fn a_budget_is_kept_and_well_spent() {
     let (mut gaps, mut worst, mut bound) = (0.0, 0.0_f64, 0);
     for seed in 0..TRACES {
         let (volumes, capacity) = instance(seed);
-        let free = urd::shares(&volumes, capacity, &PRICES);
+        let free = urd::shares(&volumes, capacity, &Objective::of(PRICES));
         let wanted = urd::ssd_writes(&volumes, &free);
         let budget = wanted * f64::from(Dice::new(seed).below(110)) / 100.0;
-        let shares = urd::shares_within(&volumes, capacity, &PRICES, budget);
+        let shares = urd::shares_within(&volumes, capacity, &Objective::of(PRICES), budget);
         assert!(urd::ssd_writes(&volumes, &shares) <= budget, "seed {seed}");
         assert!(shares.iter().map(|share| share.units).sum::<usize>() <= capacity, "seed {seed}");
         if budget >= wanted {
@@ -305,7 +307,7 @@ fn bounds_hold_within_a_budget_of_nothing() {
     let (mut volumes, _) = instance(2);
     volumes[1].min = 3;
     volumes[2].max = 1;
-    let shares = urd::shares_within(&volumes, 8, &PRICES, 0.0);
+    let shares = urd::shares_within(&volumes, 8, &Objective::of(PRICES), 0.0);
     assert!(shares.iter().all(|share| share.policy == WritePolicy::Bypass || share.units == 0));
     assert!(shares[1].units >= 3 && shares[2].units <= 1, "{shares:?}");
 }
@@ -349,6 +351,23 @@ fn every_allocator_plans_within_the_room_under_its_name() {
     assert_eq!(
         unknown.to_string(),
         "no allocator is called `lru`: there are urd, eci, centaur, s-cave, vcacheshare, \
-         cloudcache, equal, proportional, shared"
+         cloudcache, equal, proportional, fixed, shared"
     );
+}
+
+#[test]
+fn fixed_is_what_the_operator_says_as_far_as_it_fits() {
+    let (mut volumes, _) = instance(1);
+    for (volume, min) in volumes.iter_mut().zip([5, 0, 4]) {
+        volume.min = min;
+    }
+    let units = |capacity| {
+        let Plan::Divided(shares) = Allocator::Fixed.plan(&volumes, capacity, &SETTINGS) else {
+            panic!("it divides");
+        };
+        assert!(shares.iter().all(|share| share.policy == WritePolicy::Back));
+        shares.iter().map(|share| share.units).collect::<Vec<_>>()
+    };
+    assert_eq!(units(20), [5, 0, 4]);
+    assert_eq!(units(7), [5, 0, 2], "the last one gets what is left");
 }

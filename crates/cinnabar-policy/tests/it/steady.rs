@@ -1,7 +1,7 @@
 //! Plans that follow one another: bounded steps, no moves for noise.
 
 use crate::sizing::{PRICES, instance};
-use cinnabar_policy::sizing::{Share, Steadiness, Volume, WritePolicy, steady, urd};
+use cinnabar_policy::sizing::{Objective, Share, Steadiness, Volume, WritePolicy, steady, urd};
 
 fn sizes(shares: &[Share]) -> usize {
     shares.iter().map(|share| share.units).sum()
@@ -18,10 +18,17 @@ fn steps_are_bounded_and_arrive() {
     let mut moved = 0;
     for seed in 0..150 {
         let (volumes, capacity) = instance(seed);
-        let wanted = urd::shares(&volumes, capacity, &PRICES);
+        let wanted = urd::shares(&volumes, capacity, &Objective::of(PRICES));
         let mut now = equal(&volumes, capacity);
         for _ in 0..40 {
-            let next = steady(&volumes, &now, wanted.clone(), capacity, &PRICES, steadiness);
+            let next = steady(
+                &volumes,
+                &now,
+                wanted.clone(),
+                capacity,
+                &Objective::of(PRICES),
+                steadiness,
+            );
             assert!(sizes(&next) <= capacity, "seed {seed}: it fits");
             let step = now.iter().zip(&next).map(|(a, b)| a.units.abs_diff(b.units)).max();
             // Rounding down may cost one more.
@@ -43,9 +50,10 @@ fn small_gains_move_nothing_and_large_ones_do() {
     let (mut kept, mut left) = (0, 0);
     for seed in 0..150 {
         let (volumes, capacity) = instance(seed);
-        let wanted = urd::shares(&volumes, capacity, &PRICES);
+        let wanted = urd::shares(&volumes, capacity, &Objective::of(PRICES));
         let before = equal(&volumes, capacity);
-        let next = steady(&volumes, &before, wanted.clone(), capacity, &PRICES, steadiness);
+        let next =
+            steady(&volumes, &before, wanted.clone(), capacity, &Objective::of(PRICES), steadiness);
         let value = |shares: &[Share]| urd::value(&volumes, shares, &PRICES);
         if value(&wanted) > value(&before) + value(&before).abs() * 0.1 {
             assert_eq!(next, wanted, "seed {seed}: in one step");
@@ -61,10 +69,11 @@ fn small_gains_move_nothing_and_large_ones_do() {
 #[test]
 fn other_volumes_or_less_room_are_met_at_once() {
     let (volumes, capacity) = instance(3);
-    let wanted = urd::shares(&volumes, capacity, &PRICES);
+    let wanted = urd::shares(&volumes, capacity, &Objective::of(PRICES));
     let steadiness = Steadiness { gain_min: 9.0, step_max: 0.01 };
-    let next =
-        |before: &[Share]| steady(&volumes, before, wanted.clone(), capacity, &PRICES, steadiness);
+    let next = |before: &[Share]| {
+        steady(&volumes, before, wanted.clone(), capacity, &Objective::of(PRICES), steadiness)
+    };
     assert_eq!(next(&[]), wanted);
     assert_eq!(next(&equal(&volumes, capacity * 3)), wanted);
 }

@@ -8,7 +8,7 @@
 
 use super::measure::Curves;
 use cinnabar_policy::planning::plan::{Bounds, Scale, volumes};
-use cinnabar_policy::sizing::{Prices, Volume, urd};
+use cinnabar_policy::sizing::{Objective, Prices, Volume, urd};
 
 /// The part of the best value that is worth paying for.
 pub const VALUE_PART: f64 = 0.95;
@@ -93,7 +93,7 @@ fn plannable(found: Recommended, curves: &[Curves], bounds: &[Bounds], prices: &
 }
 
 fn value(volumes: &[Volume], units: usize, prices: &Prices) -> f64 {
-    urd::value(volumes, &urd::shares(volumes, units, prices), prices)
+    urd::value(volumes, &urd::shares(volumes, units, &Objective::of(*prices)), prices)
 }
 
 /// The smallest number from `low` to `high` that is enough, if the largest is.

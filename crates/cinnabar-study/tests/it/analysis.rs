@@ -2,7 +2,8 @@
 
 use cinnabar_policy::reuse::Mix;
 use cinnabar_policy::sizing::{
-    Allocator, Intensity, Plan, Prices, Settings as Sizing, Steadiness, Volume, WritePolicy, urd,
+    Allocator, Goal, Intensity, Objective, Plan, Prices, Settings as Sizing, Steadiness, Volume,
+    Weighting, WritePolicy, urd,
 };
 use cinnabar_study::analysis::{
     Analysis, Bounds, Every, Look, Part, Rules, Settings, analyze, recommend,
@@ -151,6 +152,7 @@ fn brute(accesses: &[(u64, bool)], counted: std::ops::Range<usize>) -> Volume {
         hits,
         read_hits,
         read_only_hits: read_only,
+        engine: None,
         weight: 1.0,
         min: 0,
         max: usize::MAX,
@@ -165,6 +167,8 @@ fn planned(volumes: &[Volume], settings: &Settings) -> Vec<Part> {
         ssd_writes_max: None,
         written_part_max: rules.written_part_max,
         intensity: Intensity { factor: 0.0, interval_s: 1.0, unit_blocks: 1.0 },
+        goal: Goal::PRICES,
+        weighting: Weighting::Own,
     };
     match rules.allocator.plan(volumes, CAPACITY, &sizing) {
         Plan::Shared => panic!("not asked for"),
@@ -257,7 +261,7 @@ fn a_knee_is_where_it_is() {
             })
             .collect();
         let worth = |units| {
-            let shares = urd::shares(&volumes, units, &PRICES);
+            let shares = urd::shares(&volumes, units, &Objective::of(PRICES));
             urd::value(&volumes, &shares, &PRICES)
         };
         let most = worth(VOLUMES * CAPACITY);
