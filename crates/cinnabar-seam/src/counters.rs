@@ -163,6 +163,8 @@ pub struct CacheCounters {
     pub evicted_blocks: u64,
     /// Blocks that left probation unused.
     pub rejected_blocks: u64,
+    /// Blocks that had earned flash while a plan let nothing in.
+    pub throttled_blocks: u64,
     /// Missed blocks that had left, or had been refused, not long ago.
     pub returned_blocks: u64,
     /// Blocks copied forward when their segment was freed.
@@ -228,7 +230,7 @@ add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
 add_fields!(Trials: reads, read_misses, changes, closed, thrifty, probation, open);
 add_fields!(Trial: shards, read_misses, flash_writes);
 add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, invalidation_waits, invalidated_blocks, dropped_blocks, refused, cached_blocks, share_blocks, own_shares);
-add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, returned_blocks, reinserted_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses, share_groups_max);
+add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, throttled_blocks, returned_blocks, reinserted_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses, share_groups_max);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 
 impl VolumeCounters {

@@ -52,4 +52,8 @@ impl VolumePlan {
 pub struct Plan {
     /// The volumes that change.
     pub volumes: Vec<VolumePlan>,
+    /// Whether blocks may go to flash from now on; `None` leaves it as it is. While they may not, what is
+    /// missed stays in RAM as long as probation keeps it, hits go on, and only what moves within the log
+    /// is written: the throttle behind a budget of SSD writes.
+    pub admits: Option<bool>,
 }

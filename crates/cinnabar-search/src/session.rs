@@ -209,7 +209,7 @@ impl World {
                 part => shares[usize::from(part)],
             }),
         };
-        self.batch.push(Event::Adopt(Plan { volumes: vec![plan] }));
+        self.batch.push(Event::Adopt(Plan { volumes: vec![plan], ..Plan::default() }));
     }
 
     /// Begins a clean stop.

@@ -235,7 +235,7 @@ impl<P: Payload> Router<P> {
                         .map(|blocks| share(blocks, shards)),
                 })
             });
-            let plan = Plan { volumes: volumes.collect() };
+            let plan = Plan { volumes: volumes.collect(), admits: plan.admits };
             to(Routed { shard, event: Event::Adopt(plan) });
         }
     }

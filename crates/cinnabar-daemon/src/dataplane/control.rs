@@ -244,7 +244,7 @@ impl Plane {
                 share_max_blocks: Some(max),
                 ..VolumePlan::unchanged(volume)
             };
-            self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
+            self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan], ..Plan::default() });
         }
         config.qos = change.qos.unwrap_or(config.qos);
         self.volumes[key].config = config;

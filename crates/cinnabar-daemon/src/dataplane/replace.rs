@@ -191,7 +191,7 @@ impl Plane {
             })
         });
         let volumes = plans.collect();
-        self.crew.adopt(&mut self.lane, &Plan { volumes });
+        self.crew.adopt(&mut self.lane, &Plan { volumes, ..Plan::default() });
     }
 
     /// Whether a replacement is under way whose new device is there.

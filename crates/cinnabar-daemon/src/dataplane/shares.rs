@@ -31,7 +31,7 @@ impl Plane {
         let (without, with): (Vec<_>, Vec<_>) =
             targets.iter().partition(|(_, target)| target.is_none());
         let volumes = without.into_iter().chain(with).filter_map(of).collect();
-        self.crew.adopt(&mut self.lane, &Plan { volumes });
+        self.crew.adopt(&mut self.lane, &Plan { volumes, ..Plan::default() });
     }
 
     /// Refuses minimums that can't be kept. `except` is the volume whose settings these are to be.

@@ -329,6 +329,7 @@ impl<P: Payload> Engine<P> {
     /// New settings take effect between two events. Settings of unknown volumes are ignored: the
     /// volume may have been detached since the plan was made.
     fn adopt(&mut self, plan: &Plan) {
+        self.store.admits = plan.admits.unwrap_or(self.store.admits);
         for change in &plan.volumes {
             let index = usize::from(change.volume.0);
             let Some(Some(volume)) = self.volumes.get_mut(index) else { continue };

@@ -31,6 +31,7 @@ impl<P: Payload> Store<P> {
             opened,
             unflushed_log,
             dead,
+            admits,
             index,
             bounds: _,
             crossings: _,
@@ -47,7 +48,7 @@ impl<P: Payload> Store<P> {
         }
         partials.digest(hasher);
         add(hasher, &(probation, log, cleaner, holdings, session, barrier, opened));
-        add(hasher, &(unflushed_log, dead, index, rehearsal));
+        add(hasher, &(unflushed_log, dead, admits, index, rehearsal));
         journal.digest(hasher);
     }
 }

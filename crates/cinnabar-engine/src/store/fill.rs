@@ -129,10 +129,17 @@ impl<P: Payload> Store<P> {
         let unflushed = self.holdings[usize::from(key.volume)].unflushed;
         let flags = Flags::default().with_written(written).with_unflushed(unflushed);
         let straight = match self.eviction {
-            Eviction::Clock => Some(Reason::All),
+            // It has no RAM to keep a block in that may not go to flash.
+            Eviction::Clock => {
+                if !self.may_admit() {
+                    return false;
+                }
+                Some(Reason::All)
+            }
             Eviction::Probation => {
                 let returned = self.take_ghost(key, written);
-                (returned && self.rehearsal.way() != Admission::Closed).then_some(Reason::Ghost)
+                let earned = returned && self.rehearsal.way() != Admission::Closed;
+                (earned && self.may_admit()).then_some(Reason::Ghost)
             }
         };
         if straight.is_none() {
@@ -155,6 +162,12 @@ impl<P: Payload> Store<P> {
         }
         self.counters.fills += 1;
         true
+    }
+
+    /// Whether a block that has earned flash may go there; counts the ones that may not.
+    fn may_admit(&mut self) -> bool {
+        self.counters.throttled_blocks += u64::from(!self.admits);
+        self.admits
     }
 
     /// Registers a block that has just been put into `slot`.
@@ -206,6 +219,7 @@ impl<P: Payload> Store<P> {
             room.then_some(Reason::Filling)
         };
         if let Some(reason) = reason
+            && self.may_admit()
             && self.promote(slot, key, reason, now, outbox)
         {
             return;

@@ -128,6 +128,8 @@ pub(crate) struct Store<P> {
     pub(crate) unflushed_log: bool,
     /// The device is not used any more: nothing is found, nothing comes in.
     pub(crate) dead: bool,
+    /// Blocks may go to flash.
+    pub(crate) admits: bool,
     /// Whether the index is complete.
     pub(crate) index: Index,
     pub(crate) bounds: Bounds,
@@ -178,6 +180,7 @@ impl<P: Payload> Store<P> {
             opened: 0,
             unflushed_log: false,
             dead: false,
+            admits: true,
             index: Index::InUse,
             bounds: config.bounds,
             crossings: Crossings::default(),

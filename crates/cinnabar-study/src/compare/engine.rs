@@ -73,7 +73,7 @@ impl Replayed {
         };
         let segments = in_segments(shares);
         let volumes = self.volumes.iter().zip(shares).zip(segments).map(change).collect();
-        self.cache.adopt(Plan { volumes });
+        self.cache.adopt(Plan { volumes, ..Plan::default() });
         self.policies = (0..shares.len()).map(|volume| plan.policy(volume)).collect();
     }
 

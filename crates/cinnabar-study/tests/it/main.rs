@@ -3,6 +3,7 @@
 
 mod analysis;
 mod compare;
+mod endurance;
 mod golden_policies;
 mod golden_reuse;
 mod golden_sampling;

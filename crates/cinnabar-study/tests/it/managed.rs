@@ -90,7 +90,8 @@ impl Managed {
             share_target_blocks: Some(blocks(at).unwrap_or(VolumePlan::NO_TARGET)),
             ..VolumePlan::unchanged(*volume)
         };
-        self.cache.adopt(Plan { volumes: self.volumes.iter().enumerate().map(plan).collect() });
+        let volumes = self.volumes.iter().enumerate().map(plan).collect();
+        self.cache.adopt(Plan { volumes, ..Plan::default() });
         self.targets.push((0..self.volumes.len()).map(|at| blocks(at).unwrap_or(0)).collect());
     }
 

@@ -110,7 +110,10 @@ fn the_steady_state_is_what_the_shares_say() {
             share_max_blocks: Some(share),
             share_target_blocks: None,
         };
-        cache.adopt(Plan { volumes: volumes.iter().zip(shares).map(change).collect() });
+        cache.adopt(Plan {
+            volumes: volumes.iter().zip(shares).map(change).collect(),
+            ..Plan::default()
+        });
         want_everything(&mut cache, &volumes, &[6, 2, 1], 200_000);
         check_held(&mut cache, &volumes, &shares);
     }

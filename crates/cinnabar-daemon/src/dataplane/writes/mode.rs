@@ -310,7 +310,7 @@ impl Plane {
         if let Some(volume) = volume.life.id() {
             let mode = Some(mode.into());
             let plan = VolumePlan { mode, ..VolumePlan::unchanged(volume) };
-            self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan] });
+            self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan], ..Plan::default() });
         }
     }
 

@@ -278,7 +278,7 @@ impl World {
             _ => Mode::WriteThrough,
         };
         let change = VolumePlan { mode: Some(mode), ..VolumePlan::unchanged(volume) };
-        self.event(Event::Adopt(Plan { volumes: vec![change] }));
+        self.event(Event::Adopt(Plan { volumes: vec![change], ..Plan::default() }));
     }
 
     fn attach(&mut self, index: usize) {
