@@ -8,6 +8,7 @@ mod frontends;
 mod hits;
 mod marks;
 mod restart;
+mod shares;
 mod simulate;
 mod spc1;
 mod timed;
@@ -50,6 +51,8 @@ pub(crate) enum Bench {
     Hits(hits::Args),
     /// The engine beside simple policies: workloads of one habit each, caches of 1 to 150 % of what they touch
     Families(hits::FamiliesArgs),
+    /// Allocators: urd against centaur by the engine, latency, SSD writes and room over sizes and seeds
+    Shares(shares::Args),
     /// The engine after shifts of the workload: accesses until it is as good as the best way of admission
     Phases,
 }
@@ -116,6 +119,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Manager => example_of("cinnabar", "manager_bench", &[]),
         Bench::Hits(args) => hits::run(args),
         Bench::Families(args) => hits::families(args),
+        Bench::Shares(args) => shares::run(args),
         Bench::Phases => hits::phases(),
     }
 }

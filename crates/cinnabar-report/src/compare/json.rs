@@ -6,7 +6,7 @@ use super::show::name;
 use cinnabar_policy::sizing::Prices;
 use cinnabar_study::analysis::Every;
 use cinnabar_study::compare::{
-    Cache, Comparison, Counts, Division, Entry, Gains, Model, Options, Outcome,
+    Cache, Comparison, Counts, Division, Entry, Gains, Judged, Measures, Model, Options, Outcome,
 };
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -30,6 +30,8 @@ pub struct Compared<'a> {
     volumes: &'a [String],
     intervals: Vec<Interval>,
     caches: Vec<OneCache>,
+    #[serde(skip_serializing_if = "<[Judged]>::is_empty")]
+    judged: &'a [Judged],
 }
 
 #[derive(Debug, Serialize)]
@@ -64,6 +66,8 @@ struct Found {
     ssd_writes: u64,
     ssd_writes_back: u64,
     gains: Gains,
+    /// By every measure, a write counting as much as a read.
+    measures: Measures,
     volumes: Vec<Counted>,
 }
 
@@ -89,7 +93,12 @@ struct Plan {
 }
 
 /// The object.
-pub fn of<'a>(found: &'a Comparison, options: &Options, traces: &[PathBuf]) -> Compared<'a> {
+pub fn of<'a>(
+    found: &'a Comparison,
+    judged: &'a [Judged],
+    options: &Options,
+    traces: &[PathBuf],
+) -> Compared<'a> {
     let prices = &options.rules.prices;
     let (interval_us, interval_references) = match found.every {
         Every::Time(us) => (Some(us), None),
@@ -121,6 +130,7 @@ pub fn of<'a>(found: &'a Comparison, options: &Options, traces: &[PathBuf]) -> C
         volumes: &found.volumes,
         intervals: found.intervals.iter().map(interval).collect(),
         caches: found.caches.iter().map(|cache| one_cache(cache, found, options)).collect(),
+        judged,
     }
 }
 
@@ -162,6 +172,7 @@ impl Found {
             ssd_writes: outcome.ssd_writes,
             ssd_writes_back: outcome.ssd_writes_back,
             gains,
+            measures: Measures::of(outcome, prices),
             volumes: outcome.volumes.iter().map(|counts| Counted::of(counts, prices)).collect(),
         }
     }

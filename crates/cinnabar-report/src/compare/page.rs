@@ -36,6 +36,9 @@ fn results(cache: &Cache, options: &Options) -> Section {
         let (header, rows) = show::table(cache, *model, options);
         section = section.table(table(1, &header, rows).caption(show::what(*model)));
     }
+    for model in &options.models {
+        section = section.chart(front(cache, *model, options));
+    }
     section
         .bars(bars(cache, options, "Mean latency", Unit::Micros, |entry, model| {
             let total = entry.outcome(model)?.total();
@@ -44,6 +47,23 @@ fn results(cache: &Cache, options: &Options) -> Section {
         .bars(bars(cache, options, "Written to the SSD", Unit::Bytes, |entry, model| {
             Some(entry.outcome(model)?.ssd_writes as f64 * BLOCK_BYTES)
         }))
+}
+
+/// What hits cost: an allocator that has another one to its lower left is beaten in both.
+fn front(cache: &Cache, model: Model, options: &Options) -> Chart {
+    let title = format!("Latency against SSD writes, {}", show::name(model));
+    let mut chart = Chart::new(
+        title,
+        Axis::linear("written to the SSD", Unit::Bytes),
+        Axis::linear("mean latency", Unit::Micros),
+    );
+    for entry in &cache.entries {
+        let Some(outcome) = entry.outcome(model) else { continue };
+        let Some(latency) = outcome.total().mean_us(&options.rules.prices) else { continue };
+        let point = (outcome.ssd_writes as f64 * BLOCK_BYTES, latency);
+        chart = chart.series(entry.contestant.name(), Style::Points, [point]);
+    }
+    chart
 }
 
 fn bars(

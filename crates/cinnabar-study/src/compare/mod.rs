@@ -11,6 +11,8 @@ pub mod claims;
 pub mod engine;
 pub mod error;
 pub mod input;
+pub mod judged;
+pub mod measures;
 pub mod outcome;
 pub mod papers;
 pub mod plans;
@@ -22,12 +24,14 @@ pub mod watch;
 pub use claims::{ECI_CLAIMS, Gains};
 pub use error::CompareError;
 pub use input::Input;
+pub use judged::{Judged, Premise, judge};
+pub use measures::Measures;
 pub use outcome::{Counts, Outcome};
 pub use plans::Division;
 pub use progress::Progress;
 
 use crate::analysis::{Bounds, Every, Interval, Look, Rules};
-use cinnabar_policy::sizing::Allocator;
+use cinnabar_policy::sizing::{Allocator, Goal, Weighting};
 use std::collections::BTreeMap;
 use std::fmt;
 use std::num::NonZeroUsize;
@@ -59,9 +63,10 @@ impl Contestant {
         }
     }
 
-    /// All of them, the base line first.
+    /// All that need nothing of the operator, the base line first: `fixed` without sizes is no cache.
     pub fn all() -> Vec<Self> {
-        std::iter::once(Self::NoCache).chain(Allocator::ALL.map(Self::Allocator)).collect()
+        let alone = Allocator::ALL.into_iter().filter(|one| *one != Allocator::Fixed);
+        std::iter::once(Self::NoCache).chain(alone.map(Self::Allocator)).collect()
     }
 }
 
@@ -101,6 +106,10 @@ pub struct Options {
     pub reuses_min: u8,
     /// How room is divided, except for the allocator. All results use its prices.
     pub rules: Rules,
+    /// What `urd` is to be best at.
+    pub goal: Goal,
+    /// Whether volumes or accesses count the same, for `eci` and `centaur`.
+    pub weighting: Weighting,
     /// What the operator wants, by volume.
     pub bounds: BTreeMap<String, Bounds>,
     /// Threads; `None`: as many as there are cores.

@@ -67,9 +67,12 @@ impl Counts {
         mean(self.writes_us(prices), self.writes)
     }
 
-    /// Mean latency of both, in microseconds; `None` without any.
+    /// Mean latency of both, in microseconds, a write counting [`Prices::omega`] reads; `None` without any
+    /// that counts.
     pub fn mean_us(&self, prices: &Prices) -> Option<f64> {
-        mean(self.reads_us(prices) + self.writes_us(prices), self.reads + self.writes)
+        let all = self.reads as f64 + prices.omega * self.writes as f64;
+        let us = self.reads_us(prices) + prices.omega * self.writes_us(prices);
+        (all > 0.0).then(|| us / all)
     }
 
     fn reads_us(&self, prices: &Prices) -> f64 {
@@ -122,7 +125,12 @@ mod tests {
         close(counts.write_us(&prices), (2.0 * 21.0 + 4.0 * 141.0) / 6.0);
         close(counts.mean_us(&prices), (3.0 * 88.0 + 927.0 + 42.0 + 564.0) / 10.0);
         close(counts.hit_ratio(), 0.75);
+        let half = Prices { omega: 0.5, ..prices };
+        close(counts.mean_us(&half), (3.0 * 88.0 + 927.0 + 0.5 * (42.0 + 564.0)) / 7.0);
+        let reads = Prices { omega: 0.0, ..prices };
+        assert_eq!(counts.mean_us(&reads), counts.read_us(&prices));
         let none = Counts::without_cache([0, 7]);
+        assert_eq!(none.mean_us(&reads), None, "its writes do not count");
         assert_eq!((none.read_us(&prices), none.hit_ratio()), (None, None));
         close(none.mean_us(&prices), 141.0);
         let outcome = Outcome { volumes: vec![counts, none], ..Outcome::default() };

@@ -65,6 +65,15 @@ pub fn plan(
     let mut at_work: Vec<Vec<AtWork>> = sizes.iter().map(at_work).collect();
     let mut watch = Watch::new(options, survey.every);
     watch.expect(survey.volumes.len());
+    let has_urd = options.contestants.contains(&Contestant::Allocator(Allocator::Urd));
+    let by_engine = options.goal.by_engine && has_urd;
+    // Small caches are parts of one cache, so each size of cache has its own.
+    let simulating = |size: &u64| {
+        let mut watch = Watch::with_engine(options, survey.every, *size);
+        watch.expect(survey.volumes.len());
+        watch
+    };
+    let mut engines: Vec<Watch> = sizes.iter().filter(|_| by_engine).map(simulating).collect();
     let mut requests = 0;
     let mut heard = |more: u64| {
         requests += more;
@@ -72,8 +81,16 @@ pub fn plan(
     };
     input.pass(survey.every, &mut heard, |step| {
         let ended = watch.step(&step);
+        let by_engine: Vec<_> = engines.iter_mut().map(|watch| watch.step(&step)).collect();
         if let (Step::End { next_us: Some(_), .. }, Some(ended)) = (step, ended) {
-            at_work.iter_mut().flatten().for_each(|one| one.plan(&ended, &survey.bounds));
+            for (at, contestants) in at_work.iter_mut().enumerate() {
+                let by_engine = by_engine.get(at).and_then(Option::as_ref);
+                for one in contestants {
+                    let is_urd = one.contestant == Contestant::Allocator(Allocator::Urd);
+                    let seen = by_engine.filter(|_| is_urd).unwrap_or(&ended);
+                    one.plan(seen, &survey.bounds);
+                }
+            }
         }
         Ok(())
     })?;
@@ -101,7 +118,9 @@ impl AtWork {
             Allocator::Shared => Division::Shared,
             _ => Division::equal(size, survey.volumes.len()),
         };
-        let planner = Planner::new(Rules { allocator, ..options.rules }, size);
+        let mut planner = Planner::new(Rules { allocator, ..options.rules }, size);
+        planner.set_goal(options.goal);
+        planner.set_weighting(options.weighting);
         Self { contestant, planner: Some(planner), plans: vec![first] }
     }
 

@@ -39,6 +39,13 @@ impl Watch {
         Self { monitor, every, first_us: None }
     }
 
+    /// The same, which also simulates what the engine would do with parts of a cache of so many blocks.
+    pub fn with_engine(options: &Options, every: Every, capacity_blocks: u64) -> Self {
+        let mut watch = Self::new(options, every);
+        watch.monitor.simulate_engine(capacity_blocks);
+        watch
+    }
+
     /// So many volumes are there before they do anything.
     pub fn expect(&mut self, volumes: usize) {
         if let Some(last) = volumes.checked_sub(1) {

@@ -3,6 +3,7 @@
 
 mod bad;
 mod engine;
+mod engine_model;
 mod mixture;
 mod papers;
 mod whole;

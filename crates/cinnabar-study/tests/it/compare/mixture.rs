@@ -1,6 +1,6 @@
 //! Guests that want different things of a cache, and options to compare them with.
 
-use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
+use cinnabar_policy::sizing::{Allocator, Goal, Prices, Steadiness, Weighting};
 use cinnabar_study::analysis::{Every, Look, Rules};
 use cinnabar_study::compare::{Contestant, Model, Options};
 use cinnabar_study::dice::Dice;
@@ -73,6 +73,8 @@ pub(crate) fn options() -> Options {
             reach_part: 1.0,
             steadiness: Steadiness::default(),
         },
+        goal: Goal::PRICES,
+        weighting: Weighting::Own,
         bounds: BTreeMap::new(),
         jobs: None,
     }

@@ -44,7 +44,8 @@ pub(in crate::cli) struct Args {
     /// The cache to divide [default: recommend a size]
     #[arg(long, value_name = "SIZE", value_parser = size)]
     cache: Option<u64>,
-    /// Who divides it: urd, eci, centaur, s-cave, vcacheshare, cloudcache, equal, proportional or shared;
+    /// Who divides it: urd, eci, centaur, s-cave, vcacheshare, cloudcache, equal, proportional, fixed or
+    /// shared;
     /// with --compare several, also none (no cache) and all [default: urd; all with --compare]
     #[arg(long, value_name = "NAME", value_delimiter = ',', value_parser = choice)]
     pub(super) allocator: Vec<Choice>,
@@ -80,7 +81,7 @@ pub(in crate::cli) struct Args {
     /// For vcacheshare: how the intensity of reuse counts; 0 leaves it out
     #[arg(long, value_name = "A", default_value_t = 0.0, value_parser = factor)]
     reuse_intensity: f64,
-    /// For urd: at least so much for a volume [default: nothing]
+    /// For urd at least, for fixed exactly so much for a volume [default: nothing]
     #[arg(long, value_name = "VOLUME=SIZE", value_parser = at_volume(size))]
     min: Vec<(String, u64)>,
     /// For urd: at most so much for a volume [default: no limit]

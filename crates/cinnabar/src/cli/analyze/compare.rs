@@ -4,11 +4,11 @@
 
 use crate::cli::output;
 use crate::cli::progress::Progress;
-use cinnabar_policy::sizing::Allocator;
+use cinnabar_policy::sizing::{Allocator, Goal, Weighting};
 use cinnabar_report::compare as report;
 use cinnabar_study::analysis::Settings;
 use cinnabar_study::compare::{
-    self, CompareError, Comparison, Contestant, Input, Model, Options, Progress as Told,
+    self, CompareError, Comparison, Contestant, Input, Judged, Model, Options, Progress as Told,
 };
 use cinnabar_text::Failure;
 use std::io::Write;
@@ -35,6 +35,14 @@ pub(super) struct CompareArgs {
     /// Which cache carries the plans out: the engine, the papers' LRU partitions, or both
     #[arg(long, value_name = "WHICH", default_value = "both", requires = "compare")]
     model: Models,
+    /// What urd looks for: what is worth most at the prices; or the plan that writes the SSD least, and then
+    /// takes least room, of those that a model of the engine predicts to be faster than Centaur's
+    #[arg(long, value_name = "WHAT", default_value = "prices", requires = "compare")]
+    goal: Goals,
+    /// Also judge ECI-Cache's claims by every measure, threshold, memory and aim, with caches of 10 to
+    /// 300 % [default: only by the mean latency]
+    #[arg(long, requires = "compare")]
+    claims: bool,
     /// Runs at a time [default: as many as there are cores]
     #[arg(long, value_name = "N", requires = "compare")]
     jobs: Option<NonZeroUsize>,
@@ -49,6 +57,15 @@ enum Models {
     Engine,
     /// What the papers assume
     Papers,
+}
+
+/// What `urd` looks for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Goals {
+    /// Most value at the prices
+    Prices,
+    /// Fewest SSD writes at no more latency than Centaur, as predicted
+    Dominate,
 }
 
 /// Who divides the cache.
@@ -99,6 +116,7 @@ pub(super) fn run(
 ) -> Result<(), Failure> {
     let options = args.options(asked.allocators, settings);
     let found = compare(settings, &options)?;
+    let judged = if args.claims { judge(settings, &options)? } else { Vec::new() };
     for note in notes(&options) {
         // If stderr is gone there is nobody to tell.
         let _gone = writeln!(std::io::stderr().lock(), "note: {note}");
@@ -111,9 +129,13 @@ pub(super) fn run(
         page.save(path).map_err(failed)?;
     }
     if asked.json {
-        return output::json(&report::of(&found, &options, &settings.traces));
+        return output::json(&report::of(&found, &judged, &options, &settings.traces));
     }
-    output::text(&report::render(&found, &options, output::width()))
+    let mut text = report::render(&found, &options, output::width());
+    if args.claims {
+        text.push_str(&report::render_judged(&judged, output::width()));
+    }
+    output::text(&text)
 }
 
 impl CompareArgs {
@@ -146,10 +168,19 @@ impl CompareArgs {
             decay: settings.decay,
             reuses_min: settings.reuses_min,
             rules: settings.rules,
+            goal: self.goal(),
+            weighting: Weighting::Own,
             bounds: settings.bounds.clone(),
             jobs: self.jobs,
         }
     }
+}
+
+fn judge(settings: &Settings, options: &Options) -> Result<Vec<Judged>, Failure> {
+    let mut line = Progress::new();
+    let input = Input::Files(&settings.traces);
+    let tell = |done, of| line.show(|| format!("judging: {done} of {of} comparisons"));
+    compare::judge(input, options, tell).map_err(|error| explain(&error))
 }
 
 fn compare(settings: &Settings, options: &Options) -> Result<Comparison, Failure> {
@@ -166,6 +197,15 @@ fn progress(told: Told) -> String {
         Told::Planning { requests, of } => format!("planning: {:.0} %", percent(requests, of)),
         Told::Running { requests, of, runs, runs_of } => {
             format!("replaying: {:.0} %, {runs} of {runs_of} runs done", percent(requests, of))
+        }
+    }
+}
+
+impl CompareArgs {
+    fn goal(&self) -> Goal {
+        match self.goal {
+            Goals::Prices => Goal::PRICES,
+            Goals::Dominate => Goal { by_engine: self.model != Models::Papers, ..Goal::DOMINANT },
         }
     }
 }
