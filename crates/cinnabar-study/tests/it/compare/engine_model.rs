@@ -1,5 +1,6 @@
 //! The model of the engine that `urd` plans by, against the engine itself: hits and SSD writes under
-//! fixed shares. It is a sample without segments, so it errs; how far is stated here.
+//! fixed shares. It is a sample without segments, so it errs; the bounds below are on all volumes together,
+//! and a volume that reads little can be off by far more of its own reads.
 
 use super::mixture::{VOLUMES, mixture};
 use crate::traces::fixture;
