@@ -63,6 +63,10 @@ mutants! {
     SegmentReusedSilently,
     /// A block that the address map pushed out, or that failed its checksum, gets no invalidation record.
     ForgottenNotRecorded,
+    /// While nothing is admitted, invalidations are not recorded either: they write to the device, too.
+    ThrottleStopsRecords,
+    /// While nothing is admitted, a write leaves what was known of an incomplete block as it was.
+    ThrottleKeepsPartials,
     /// A fill is kept although its block was written meanwhile (range locks ignored).
     FillNotRevalidated,
     /// Chunks of an earlier session are taken for this one's.

@@ -209,7 +209,8 @@ impl World {
                 part => shares[usize::from(part)],
             }),
         };
-        self.batch.push(Event::Adopt(Plan { volumes: vec![plan], ..Plan::default() }));
+        let admits = (what & 0xC == 8).then_some(what & 0x10 != 0);
+        self.batch.push(Event::Adopt(Plan { volumes: vec![plan], admits }));
     }
 
     /// Begins a clean stop.

@@ -217,6 +217,8 @@ counted! {
         ForeignAfterForget = "foreign_after_forget",
         /// A new plan.
         PlanChange = "plan_change",
+        /// A plan that lets nothing in.
+        Throttled = "throttled",
         /// A volume went away and came back while others worked on.
         Detached = "detached",
     }

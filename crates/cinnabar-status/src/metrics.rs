@@ -71,6 +71,7 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_filled_blocks", "Blocks that entered the cache.", counters.fills),
         ("cache_evicted_blocks", "Blocks that left flash for room.", counters.evicted_blocks),
         ("cache_rejected_blocks", "Blocks that left RAM unused.", counters.rejected_blocks),
+        ("cache_throttled_blocks", "Blocks a budget kept off flash.", counters.throttled_blocks),
         ("cache_returned_blocks", "Misses of blocks that had left.", counters.returned_blocks),
         ("cache_partials_read", "Blocks read of which RAM had parts.", counters.partials_read),
         ("cache_partials_completed", "Blocks made whole by writes.", counters.partials_completed),

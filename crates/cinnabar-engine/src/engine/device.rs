@@ -185,7 +185,10 @@ impl<P: Payload> Engine<P> {
         self.superblock = *superblock;
         self.checkpoint_sequence = 0;
         self.store.free_tables();
+        let admits = self.store.admits;
         self.store = Store::new(&self.config, &self.superblock);
+        // Until the next plan says otherwise.
+        self.store.admits = admits;
         self.store.dead = true;
         self.store.holdings.resize(self.volumes.len(), Holding::default());
         for volume in self.volumes.iter_mut().flatten() {

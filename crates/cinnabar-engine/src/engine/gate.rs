@@ -48,8 +48,10 @@ impl<P: Payload> Engine<P> {
         if self.store.dead {
             return self.pass_generation_gate(request, volume);
         }
+        let saves = self.config.mutants.is(Mutant::ThrottleStopsRecords) && !self.store.admits;
         if let Some((first, end)) = blocks
             && !self.config.mutants.is(Mutant::NoRecord)
+            && !saves
         {
             self.store.record_invalidation(volume, first, end);
             let counted = u64::from(self.config.crash_safe);

@@ -268,7 +268,8 @@ impl<P: Payload> Engine<P> {
     fn take_out(&mut self, request: usize) -> Option<(u64, u64)> {
         let volume = self.requests[request].volume;
         let records_all = self.records_all();
-        if !self.config.mutants.is(Mutant::PartialNotTakenOut) {
+        let keeps = self.config.mutants.is(Mutant::ThrottleKeepsPartials) && !self.store.admits;
+        if !self.config.mutants.is(Mutant::PartialNotTakenOut) && !keeps {
             let Kind::Write(state) = &self.requests[request].kind else { unreachable!("a write") };
             let (first, end) = (state.span.first_block(), state.span.end_block());
             self.store.drop_partials(volume, first, end);

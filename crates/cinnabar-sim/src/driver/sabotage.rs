@@ -121,7 +121,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     pub(super) fn new_plan(&mut self) {
-        let mut plan = Plan::default();
+        // One that lets nothing in, then one that does.
+        let admits = self.features().throttles.then_some(self.count.plans % 2 == 1);
+        let mut plan = Plan { admits, ..Plan::default() };
         for volume in 0..self.volumes.len() {
             let State::Attached = self.volumes[volume].state() else { continue };
             if self.dice.chance(0.3) {
@@ -152,6 +154,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.batch.push(Event::Adopt(plan));
         self.count.plans += 1;
         self.count.faults.add(Fault::PlanChange);
+        if admits == Some(false) {
+            self.count.faults.add(Fault::Throttled);
+        }
     }
 
     /// Shares that make sense, and sometimes less of it.

@@ -42,6 +42,8 @@ pub struct Features {
     pub rot: bool,
     /// New plans at run time.
     pub plans: bool,
+    /// Plans that let nothing in, and later ones that do.
+    pub throttles: bool,
     /// Volumes that go and come back while others work on.
     pub detaches: bool,
     /// Clean stops in the middle.
@@ -116,6 +118,7 @@ impl Features {
         start_faults: true,
         rot: true,
         plans: true,
+        throttles: true,
         detaches: true,
         stops: true,
         crashes: true,
@@ -162,6 +165,7 @@ impl Features {
             start_faults: keep(self.start_faults, 0.3),
             rot: keep(self.rot, 0.5),
             plans: keep(self.plans, 0.5),
+            throttles: false,
             detaches: keep(self.detaches, 0.5),
             stops: keep(self.stops, 0.6),
             crashes: keep(self.crashes, 0.8),
@@ -341,6 +345,8 @@ impl Profile {
                 ..Config::default()
             },
         };
+        // No dice of its own: a draw more would move every seed.
+        features.throttles = allowed.throttles && features.plans && capacity_blocks % 2 == 0;
         if features.tiny_bounds {
             setup.config.bounds = bounds::draw(sizes);
             setup.journal_pages = sizes.pick(&[None, Some(16), Some(24), Some(40)]);

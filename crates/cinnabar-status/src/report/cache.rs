@@ -46,6 +46,9 @@ pub struct CacheReport {
     pub evicted_blocks: u64,
     /// Blocks that left RAM unused, without ever being written to flash.
     pub rejected_blocks: u64,
+    /// Blocks that had earned flash while a budget of SSD writes let nothing in.
+    #[serde(default)]
+    pub throttled_blocks: u64,
     /// Read misses of blocks that had left, or had been refused, not long ago.
     pub returned_blocks: u64,
     /// Blocks of which RAM has some sectors, for they were written in part; not among `cached_blocks`.
@@ -235,6 +238,7 @@ impl CacheReport {
             trials: counters.trials.into(),
             evicted_blocks: counters.evicted_blocks,
             rejected_blocks: counters.rejected_blocks,
+            throttled_blocks: counters.throttled_blocks,
             returned_blocks: counters.returned_blocks,
             partial_blocks: counters.partial_blocks,
             partials_read: counters.partials_read,

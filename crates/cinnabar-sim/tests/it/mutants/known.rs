@@ -4,8 +4,9 @@
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_sim::{FaultOptions, Features};
 
-/// As it was before there were shards, and frontends that ask again.
-pub(crate) const SINGLE: Features = Features { shards: false, replays: false, ..Features::ALL };
+/// As it was before there were shards, frontends that ask again, and plans that let nothing in.
+pub(crate) const SINGLE: Features =
+    Features { shards: false, replays: false, throttles: false, ..Features::ALL };
 
 /// Seeds that a search may take.
 pub(crate) const SEEDS_MAX: u64 = 2000;
@@ -17,11 +18,11 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::RecordTooOld, 9),
     (Mutant::RecordRetiredBeforeFlush, 18),
     (Mutant::GenerationNotRaised, 265),
-    (Mutant::ProofIgnored, 3),
+    (Mutant::ProofIgnored, 9),
     (Mutant::ChecksumNotVerified, 15),
     (Mutant::ForgottenNotRecorded, 301),
     (Mutant::FillNotRevalidated, 5),
-    (Mutant::TrimNotRecorded, 24),
+    (Mutant::TrimNotRecorded, 44),
     (Mutant::FailedWriteCached, 9),
     (Mutant::FailedSyncForgotten, 9),
     (Mutant::SplitAnsweredEarly, 3),
@@ -39,8 +40,8 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::EdgeNotVerified, 38),
     (Mutant::PartialServedWhole, 2),
     (Mutant::PartialTakenForWhole, 2),
-    (Mutant::PartialNotTakenOut, 746),
-    (Mutant::FailedPartialKept, 136),
+    (Mutant::PartialNotTakenOut, 990),
+    (Mutant::FailedPartialKept, 80),
     (Mutant::PartialOutlivesTrim, 346),
     (Mutant::DeadBlocksCounted, 3),
     (Mutant::RegionNotAdded, 0),
@@ -50,8 +51,10 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::InboxNotLookedAtAgain, 0),
     (Mutant::WakeNotPassedOn, 8),
     (Mutant::LastFlushIgnored, 9),
-    (Mutant::EntrustedEarly, 187),
+    (Mutant::EntrustedEarly, 372),
     (Mutant::NotEntrusted, 12),
+    (Mutant::ThrottleStopsRecords, 91),
+    (Mutant::ThrottleKeepsPartials, 20),
 ];
 
 /// The same, but found among seeds without shards and replays.

@@ -3,11 +3,12 @@
 //!
 //! A request holds its blocks until it is answered, so what a read gives can be compared with the
 //! backend at that moment. What changes behind the cache's back is excused for reads that began before
-//! the invalidation that follows at once. Other than in the seeded simulation nearly every request is
+//! the invalidation that follows at once. Plans let nothing in for a while. Other than in the seeded simulation nearly every request is
 //! for a part of a block: a thousand steps take a few milliseconds.
 
 mod steps;
 
+use cinnabar_engine::counters::Admitted;
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::mutant::{Mutant, Mutants};
@@ -78,6 +79,8 @@ struct Met {
     read: u64,
     completed: u64,
     dropped: u64,
+    let_in: u64,
+    kept_out: u64,
 }
 
 struct World {
@@ -99,6 +102,8 @@ struct World {
     /// Which cache device it is, counted.
     device: u8,
     faults: bool,
+    /// The last plan that said so lets blocks go to flash.
+    admits: bool,
     version: u64,
     met: Met,
 }
@@ -153,6 +158,7 @@ impl World {
             sealed: [true; 4],
             hot: [0; 4],
             device: 0,
+            admits: true,
             version: 0,
             met: Met::default(),
         };
@@ -263,6 +269,7 @@ impl World {
         self.media.crash(tick);
         self.states = [State::Away; 4];
         self.wake = None;
+        self.admits = true;
         let superblocks = self.media.cache.superblocks();
         self.machine = ShardedFactory.start(&self.setup, &superblocks).expect("superblocks");
         self.command(Asked::Other, Command::Open);
@@ -284,6 +291,24 @@ impl World {
         self.met.compared += count;
     }
 
+    /// Blocks let in by all devices of this daemon, and those that a plan has kept out.
+    fn let_in(&self) -> (u64, u64) {
+        let seen = Machine::<Stamped>::cache_counters(&self.machine);
+        let Admitted { filling, referenced, ghost, all, clean_stop: _ } = seen.admitted;
+        (filling + referenced + ghost + all, seen.throttled_blocks)
+    }
+
+    /// A step; while a plan lets nothing in, nothing comes in.
+    fn checked_step(&mut self) {
+        let (was_open, (before, kept_out)) = (self.admits, self.let_in());
+        self.step();
+        let (now, kept_out_now) = self.let_in();
+        let closed = !was_open && !self.admits;
+        assert!(!closed || now <= before, "{now} blocks have come in, {before} before");
+        self.met.let_in += now.saturating_sub(before);
+        self.met.kept_out += kept_out_now.saturating_sub(kept_out);
+    }
+
     /// Adds what is counted of this device.
     fn count(&mut self) {
         let seen = Machine::<Stamped>::cache_counters(&self.machine);
@@ -296,7 +321,7 @@ impl World {
 fn run(seed: u64, mutants: Mutants) -> Met {
     let mut world = World::new(seed, mutants);
     for step in 0..STEPS {
-        world.step();
+        world.checked_step();
         if step % 16 == 0 {
             Machine::<Stamped>::check_invariants(&world.machine);
         }
@@ -315,13 +340,16 @@ fn what_is_read_of_parts_is_what_the_backend_holds() {
         all.read += met.read;
         all.completed += met.completed;
         all.dropped += met.dropped;
+        all.let_in += met.let_in;
+        all.kept_out += met.kept_out;
     }
     let enough = all.compared > 10_000 && all.read > 100 && all.completed > 10 && all.dropped > 100;
+    let enough = enough && all.let_in > 1000 && all.kept_out > 1000;
     assert!(enough, "{all:?}");
 }
 
 #[test]
-fn random_parts_find_the_bugs_of_incomplete_blocks() {
+fn random_parts_find_the_bugs_of_incomplete_blocks_and_of_the_throttle() {
     let bugs = [
         Mutant::PartialServedWhole,
         Mutant::PartialTakenForWhole,
@@ -329,6 +357,8 @@ fn random_parts_find_the_bugs_of_incomplete_blocks() {
         Mutant::FailedPartialKept,
         Mutant::PartialOutlivesTrim,
         Mutant::PartialOutlivesVolume,
+        Mutant::ThrottleKeepsPartials,
+        Mutant::ThrottleStopsRecords,
     ];
     for bug in bugs {
         let fails =

@@ -278,7 +278,9 @@ impl World {
             _ => Mode::WriteThrough,
         };
         let change = VolumePlan { mode: Some(mode), ..VolumePlan::unchanged(volume) };
-        self.event(Event::Adopt(Plan { volumes: vec![change], ..Plan::default() }));
+        let admits = self.dice.pick(&[None, None, Some(false), Some(true)]);
+        self.admits = admits.unwrap_or(self.admits);
+        self.event(Event::Adopt(Plan { volumes: vec![change], admits }));
     }
 
     fn attach(&mut self, index: usize) {
