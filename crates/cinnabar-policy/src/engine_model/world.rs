@@ -56,6 +56,8 @@ struct Counted {
     hits: f64,
     kept: f64,
     flashed: f64,
+    /// Pages of the journal.
+    records: f64,
 }
 
 /// A volume's small caches.
@@ -68,6 +70,9 @@ pub(super) struct World {
     /// All references, reads and writes, and those of the sample.
     all: [f64; 2],
     sampled: [f64; 2],
+    /// What it adds to the ghost lately, and all of it at the last look.
+    ghosted: f64,
+    ghosted_before: u64,
 }
 
 #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes")]
@@ -108,6 +113,7 @@ impl World {
             hits: 0.0,
             kept: 0.0,
             flashed: 0.0,
+            records: 0.0,
         };
         let caches: Vec<Counted> = PARTS.iter().map(cache).collect();
         Self {
@@ -116,6 +122,8 @@ impl World {
             caches: [caches.clone(), caches],
             all: [0.0; 2],
             sampled: [0.0; 2],
+            ghosted: 0.0,
+            ghosted_before: 0,
         }
     }
 
@@ -124,8 +132,9 @@ impl World {
         self.all[usize::from(is_write)] += 1.0;
     }
 
-    /// A reference of the sample.
-    pub(super) fn access(&mut self, hash: u64, is_write: bool, way: Way) {
+    /// A reference of the sample, a part of a request of so many blocks: one record is for all of them,
+    /// and where requests come one by one it takes a page of the journal.
+    pub(super) fn access(&mut self, hash: u64, is_write: bool, blocks: f64, way: Way) {
         self.sampled[usize::from(is_write)] += 1.0;
         let number = self.numbers.of(hash);
         for one in &mut self.caches[0] {
@@ -134,11 +143,12 @@ impl World {
             one.hits += f64::from(u8::from(became.is_hit && !is_write));
             one.kept += f64::from(u8::from(became.is_kept));
             one.flashed += f64::from(became.flashed);
+            one.records += f64::from(u8::from(became.is_recorded)) / blocks;
         }
         for one in &mut self.caches[1] {
             one.cache.reserve(number as usize + 1);
             if is_write {
-                one.cache.invalidate(number);
+                one.records += f64::from(u8::from(one.cache.invalidate(number))) / blocks;
                 continue;
             }
             let became = one.cache.access(number, false, way, None);
@@ -160,9 +170,15 @@ impl World {
         self.numbers.by_hash.len()
     }
 
-    /// How much it adds to the ghost that all share, about: misses and writes.
-    pub(super) fn refused(&self) -> f64 {
-        self.all[0] + self.all[1]
+    /// Sampled blocks that a share of so many adds to the ghost lately: what came earlier counts half
+    /// with each look.
+    pub(super) fn ghosted(&mut self, share: u64) -> f64 {
+        let sizes = PARTS.iter().map(|part| size(*part, self.scale));
+        let at = sizes.take_while(|size| *size <= share).count().saturating_sub(1);
+        let now = self.caches[0][at].cache.ghosted();
+        let since = now.saturating_sub(std::mem::replace(&mut self.ghosted_before, now));
+        self.ghosted = self.ghosted / 2.0 + since as f64;
+        self.ghosted
     }
 
     /// The ghost is shared: this part of it is the volume's.
@@ -177,8 +193,9 @@ impl World {
 
     pub(super) fn decay(&mut self, factor: f64) {
         for one in self.caches.iter_mut().flatten() {
-            (one.hits, one.kept, one.flashed) =
-                (one.hits * factor, one.kept * factor, one.flashed * factor);
+            for count in [&mut one.hits, &mut one.kept, &mut one.flashed, &mut one.records] {
+                *count *= factor;
+            }
         }
         for count in self.all.iter_mut().chain(&mut self.sampled) {
             *count *= factor;
@@ -193,7 +210,7 @@ impl World {
         let point = |one: &Counted| Point {
             read_hits: one.hits * by_reads,
             kept_writes: one.kept * by_writes,
-            flash_writes: one.flashed * by_all * AMPLIFICATION,
+            flash_writes: one.flashed * by_all * AMPLIFICATION + one.records * by_writes,
         };
         EngineCurves {
             sizes: PARTS.iter().map(|part| size(*part, self.scale)).collect(),
