@@ -2,7 +2,6 @@
 
 use super::planned::ManagerConfig;
 use super::values::{choice_of, quantity, up_to};
-use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_policy::monitor::Sampling;
 use cinnabar_policy::sizing::Allocator;
 use cinnabar_text::toml_reader::{Located, Section, Source};
@@ -14,7 +13,8 @@ const EVERY_S_MAX: u64 = 86_400;
 const SAMPLE_BLOCKS_MIN: u64 = 64;
 const SAMPLE_BLOCKS_MAX: u64 = 1 << 16;
 const PRICE_US_MAX: u64 = 60_000_000;
-const DAY_S: f64 = 86_400.0;
+/// With less, metadata alone may be more.
+const SSD_BUDGET_MIN: u64 = 1 << 30;
 
 /// Reads it.
 pub(super) fn read_manager(
@@ -67,13 +67,27 @@ pub(super) fn read_manager(
         let values = [("measured", true), ("told", false)];
         manager.measured = choice_of(source, "prices", &prices, &values)?;
     }
-    if let Some(budget) = section.quantity("ssd_budget_per_day")? {
-        let bytes = quantity(source, "ssd_budget_per_day", &budget)?;
-        manager.rules.ssd_blocks_per_s = Some(bytes as f64 / BLOCK_BYTES as f64 / DAY_S);
+    if let Some(budget) = section.string("ssd_budget")? {
+        manager.ssd_bytes_a_day = Some(bytes_a_day(source, budget)?);
     }
     manager.apply = section.flag("apply")?.is_none_or(|apply| apply.value);
     section.finish()?;
     Ok(Some(manager))
+}
+
+/// `2 TB/day`.
+fn bytes_a_day(source: Source<'_>, text: Located<String>) -> Result<u64, ConfigError> {
+    let Some(amount) = text.value.trim().strip_suffix("/day") else {
+        let message = format!("ssd_budget: {:?} does not say in which time", text.value);
+        return Err(source.error(Some(text.line), message, "write it such as \"2TB/day\""));
+    };
+    let bytes = quantity(source, "ssd_budget", &Located { value: amount.to_owned(), ..text })?;
+    if bytes < SSD_BUDGET_MIN {
+        let message = format!("ssd_budget: {:?} is too little to hold", text.value);
+        let hint = "write at least \"1GiB/day\", or mode = \"pass-through\" for its volumes";
+        return Err(source.error(Some(text.line), message, hint));
+    }
+    Ok(bytes)
 }
 
 fn allocator(source: Source<'_>, name: &Located<String>) -> Result<Allocator, ConfigError> {

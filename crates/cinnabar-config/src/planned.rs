@@ -28,6 +28,8 @@ pub struct ManagerConfig {
     pub monitor: monitor::Settings,
     /// How room is divided; of its prices those that are told.
     pub rules: Rules,
+    /// Bytes that may be written to the SSD in a day.
+    pub ssd_bytes_a_day: Option<u64>,
     /// Latencies are measured, and the told ones count until they are.
     pub measured: bool,
     /// Targets stay as they are if the largest change would be at most this part of the cache.
@@ -52,6 +54,7 @@ impl Default for ManagerConfig {
                 reach_part: 0.99,
                 steadiness: Steadiness::default(),
             },
+            ssd_bytes_a_day: None,
             measured: true,
             change_min: 0.01,
             apply: true,

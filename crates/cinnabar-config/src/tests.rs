@@ -471,18 +471,21 @@ fn shares_are_managed_only_if_that_is_asked_for() {
     let plain = read("[manager]\n").expect("it is fine").manager;
     assert_eq!(plain, Some(ManagerConfig::default()));
     let text = "[manager]\ninterval_s = 5\nallocator = \"eci\"\nprices = \"told\"\nssd_write_us = 30\n\
-        ssd_budget_per_day = \"337.5MiB\"\napply = false\n";
+        ssd_budget = \"2 TB/day\"\napply = false\n";
     let manager = read(text).expect("it is fine").manager.expect("it is there");
     assert_eq!((manager.every_us(), manager.measured, manager.apply), (5_000_000, false, false));
     assert_eq!(manager.rules.allocator, Allocator::Eci);
     let prices = manager.rules.prices;
     assert_eq!(Some(prices.lambda_us), Some(30.0), "a block costs what its write takes");
-    assert_eq!(manager.rules.ssd_blocks_per_s, Some(1.0));
+    assert_eq!(manager.ssd_bytes_a_day, Some(2_000_000_000_000));
     for (wrong, line) in [
         ("[manager]\nallocator = \"ecy\"\n", 5),
         ("[manager]\ninterval_s = 0\n", 5),
         ("[manager]\nprices = \"asked\"\n", 5),
         ("[manager]\nintervall_s = 5\n", 5),
+        ("[manager]\nssd_budget = \"2TB\"\n", 5),
+        ("[manager]\nssd_budget = \"2/day\"\n", 5),
+        ("[manager]\nssd_budget = \"0/day\"\n", 5),
         ("[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nweight = 0\n", 7),
     ] {
         let error = read(wrong).expect_err(wrong);

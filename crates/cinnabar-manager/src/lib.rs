@@ -3,12 +3,13 @@
 //! Data threads count requests and let through what samples want ([`cinnabar_messages::taps`]). A
 //! thread of the manager's own makes a plan behind each interval ([`watch`]: the same that `cinnabar
 //! analyze` makes of a recording), goes from plans to targets ([`act`]), has the data plane adopt them
-//! in one message, and keeps what was planned and why ([`history`]). Operators ask it and overrule it
-//! ([`query`]). It knows the data plane by its messages alone.
+//! in one message, and keeps what was planned and why ([`history`]). It holds a budget of SSD writes.
+//! Operators ask it and overrule it ([`query`]). It knows the data plane by its messages alone.
 
 #![forbid(unsafe_code)]
 
 pub mod act;
+mod budget;
 mod explain;
 pub mod history;
 mod plans;

@@ -1,6 +1,7 @@
 //! Plans: behind an interval, or when an operator asks.
 
 use super::act::Step;
+use super::budget::Budget;
 use super::query::Query;
 use super::report::{HistoryReport, PinReport, PlanReport, PricesReport, ShareReport};
 use super::share::{Beside, Seen, share_report};
@@ -30,6 +31,10 @@ impl Manager {
         let status = self.status();
         if let Ok(status) = &status {
             self.prices.learn(status.cache.io_totals);
+            let now_us = self.watch.now_us();
+            if let Some(budget) = &mut self.budget {
+                budget.end_interval(now_us);
+            }
             self.learn(status);
         }
         let begun = Instant::now();
@@ -73,6 +78,7 @@ impl Manager {
         if self.config.measured {
             rules.prices = self.prices.of(&rules.prices);
         }
+        rules.prices.lambda_us += self.budget.as_ref().map_or(0.0, Budget::price_us);
         let planning = self.watch.planning();
         planning.set_rules(rules);
         planning.set_capacity(status.cache.counters.capacity_blocks);
@@ -88,6 +94,7 @@ impl Manager {
     fn blank(&mut self) -> PlanReport {
         let ram_bytes = self.watch.ram_bytes() as u64;
         let measured = self.config.measured;
+        let budget = self.budget.as_ref().map(Budget::report);
         let planning = self.watch.planning();
         let rules = planning.rules();
         PlanReport {
@@ -96,6 +103,7 @@ impl Manager {
             prices: PricesReport::new(&rules.prices, measured),
             capacity_bytes: planning.capacity_blocks() * BLOCK_BYTES,
             ram_bytes,
+            budget,
             ..PlanReport::default()
         }
     }

@@ -38,6 +38,9 @@ pub struct PlanReport {
     pub took_us: u64,
     /// About how many bytes of RAM the manager takes.
     pub ram_bytes: u64,
+    /// The budget of SSD writes; absent: there is none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub budget: Option<BudgetReport>,
     /// It was carried out.
     pub applied: bool,
     /// Why it was not, or was in part only; empty if all is well.
@@ -64,6 +67,23 @@ pub struct PricesReport {
     pub omega: f64,
     /// The price of a block written to the SSD.
     pub lambda_us: f64,
+}
+
+/// A budget of SSD writes, and what it took to hold it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct BudgetReport {
+    /// Bytes that may be written in a day.
+    pub bytes_per_day: u64,
+    /// What a block written costs for it, in microseconds; part of `lambda_us`.
+    pub price_us: f64,
+    /// Nothing goes to flash now.
+    pub throttled: bool,
+    /// Times that it came to that since the start.
+    pub closures: u64,
+    /// For how long, in seconds.
+    pub throttled_seconds: f64,
+    /// Bytes that were written all the same: what was under way, and metadata.
+    pub overdrawn_bytes: u64,
 }
 
 /// A volume's part of a plan.

@@ -1,6 +1,7 @@
 //! The manager's thread: looks at what data threads tell, twenty times a second, and answers operators.
 
 use super::act::Actuation;
+use super::budget::Budget;
 use super::history::History;
 use super::query::{Handle, QUERIES_MAX, Query};
 use super::report::PlanReport;
@@ -39,6 +40,8 @@ pub(super) struct Manager {
     pub(super) actuation: Actuation,
     pub(super) history: History,
     pub(super) prices: MeasuredPrices,
+    /// Of SSD writes, if there is one.
+    pub(super) budget: Option<Budget>,
     /// Read blocks that hit, and all, of each volume at the last plan.
     pub(super) hits: BTreeMap<String, [u64; 2]>,
     /// The data plane is gone.
@@ -57,8 +60,10 @@ pub fn start(
     listener: Arc<dyn PlanListener>,
 ) -> Result<Handle, std::io::Error> {
     let (queries, asked) = mpsc::sync_channel(QUERIES_MAX);
+    let watch = Watch::new(feeds, &config, 0);
     let manager = Manager {
-        watch: Watch::new(feeds, &config, 0),
+        budget: config.ssd_bytes_a_day.map(|bytes| Budget::new(bytes, watch.now_us())),
+        watch,
         config,
         commands,
         actuation: Actuation::default(),
@@ -90,6 +95,7 @@ impl Manager {
                 }
                 self.end_interval();
             }
+            self.hold_budget();
             self.actuation.look_at_modes();
             if self.over {
                 return;

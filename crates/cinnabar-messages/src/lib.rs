@@ -78,6 +78,13 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<()>,
     },
+    /// Whether blocks may go to flash from now on.
+    AdoptAdmission {
+        /// They may.
+        admits: bool,
+        /// Answer.
+        answer: AnswerTo<()>,
+    },
     /// Bring all acknowledged writes of a volume to its back end, durably.
     FlushVolume {
         /// Which.

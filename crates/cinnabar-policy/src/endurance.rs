@@ -35,6 +35,8 @@ pub struct Endurance {
     interval_ns: u64,
     written_in_interval: u64,
     is_closed: bool,
+    /// A counter of all bytes written, at the last call that had one.
+    counter: Option<u64>,
     counts: Counts,
 }
 
@@ -60,6 +62,7 @@ impl Endurance {
             interval_ns: now_ns,
             written_in_interval: 0,
             is_closed: false,
+            counter: None,
             counts: Counts::default(),
         };
         found.account = found.account_max();
@@ -89,6 +92,13 @@ impl Endurance {
             self.is_closed = false;
         }
         !self.is_closed
+    }
+
+    /// The same by a counter of all bytes written so far: what it said at first does not count, nor what it
+    /// falls by.
+    pub fn wrote_in_all(&mut self, now_ns: u64, counter: u64) -> bool {
+        let before = self.counter.replace(counter).unwrap_or(counter);
+        self.wrote(now_ns, counter.saturating_sub(before))
     }
 
     /// Ends an interval of planning: the price of a block written for the next one, in microseconds.

@@ -66,6 +66,7 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     out.gauge("cache_probation_bytes", "Data in RAM only.", in_bytes(counters.ram_blocks))?;
     out.gauge("cache_partial_blocks", "Blocks with parts in RAM.", counters.partial_blocks)?;
     out.gauge("cache_healthy", "1 if the cache device works.", u64::from(well(cache.state)))?;
+    out.gauge("cache_throttled", "1 if a budget lets nothing in.", u64::from(cache.throttled))?;
     let counts = [
         ("cache_flash_written_bytes", "Written to flash.", counters.flash_written_bytes),
         ("cache_filled_blocks", "Blocks that entered the cache.", counters.fills),

@@ -72,6 +72,8 @@ pub struct CacheStatus {
     pub replacements: u64,
     /// Blocks of volumes that are not attached, kept for their return.
     pub detached_blocks: u64,
+    /// A budget of SSD writes lets nothing go to flash now.
+    pub throttled: bool,
     /// The engine's RAM.
     pub ram: RamBytes,
     /// RAM of the data plane's own buffers and queues, in bytes.

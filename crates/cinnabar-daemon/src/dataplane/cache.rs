@@ -39,6 +39,8 @@ pub(super) struct Cache {
     pub(super) faults: Faults,
     /// Times it was given up because it failed, hung or was cut short.
     pub(super) losses: u64,
+    /// A budget of SSD writes lets nothing go to flash.
+    pub(super) throttled: bool,
     /// Times it was exchanged by command.
     pub(super) replacements: u64,
     /// Whether the log knows that it is not in use.
@@ -73,6 +75,7 @@ impl Cache {
             cut_short: None,
             faults: Faults::default(),
             losses: 0,
+            throttled: false,
             replacements: 0,
             told: false,
             life: DeviceLife::new(silence_max(timeout), Mutants::default()),

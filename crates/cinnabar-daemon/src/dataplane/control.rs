@@ -109,6 +109,10 @@ impl Plane {
                 self.adopt_targets(&targets);
                 let _ = answer.send(Ok(()));
             }
+            Message::AdoptAdmission { admits, answer } => {
+                self.adopt_admission(admits);
+                let _ = answer.send(Ok(()));
+            }
             Message::ResizeVolume { name, answer } => self.resize_volume(&name, answer),
             Message::Invalidate { name, range, answer } => {
                 self.invalidate(now, &name, range, answer);

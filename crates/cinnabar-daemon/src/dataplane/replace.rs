@@ -191,7 +191,7 @@ impl Plane {
             })
         });
         let volumes = plans.collect();
-        self.crew.adopt(&mut self.lane, &Plan { volumes, ..Plan::default() });
+        self.crew.adopt(&mut self.lane, &Plan { volumes, admits: Some(!self.cache.throttled) });
     }
 
     /// Whether a replacement is under way whose new device is there.

@@ -34,6 +34,13 @@ impl Plane {
         self.crew.adopt(&mut self.lane, &Plan { volumes, ..Plan::default() });
     }
 
+    /// Blocks may go to flash, or not, on every shard.
+    pub(super) fn adopt_admission(&mut self, admits: bool) {
+        self.cache.throttled = !admits;
+        let plan = Plan { admits: Some(admits), ..Plan::default() };
+        self.crew.adopt(&mut self.lane, &plan);
+    }
+
     /// Refuses minimums that can't be kept. `except` is the volume whose settings these are to be.
     pub(super) fn check_shares(
         &self,

@@ -42,6 +42,7 @@ impl Plane {
                 _ => 0,
             },
             counters: self.cache_counters(&counters.cache, passed_by),
+            throttled: self.cache.throttled,
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes() + front_ram_bytes,
             write_log: self.write_log_status(now),

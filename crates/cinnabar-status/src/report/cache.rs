@@ -49,6 +49,9 @@ pub struct CacheReport {
     /// Blocks that had earned flash while a budget of SSD writes let nothing in.
     #[serde(default)]
     pub throttled_blocks: u64,
+    /// That is so now.
+    #[serde(default)]
+    pub throttled: bool,
     /// Read misses of blocks that had left, or had been refused, not long ago.
     pub returned_blocks: u64,
     /// Blocks of which RAM has some sectors, for they were written in part; not among `cached_blocks`.
@@ -239,6 +242,7 @@ impl CacheReport {
             evicted_blocks: counters.evicted_blocks,
             rejected_blocks: counters.rejected_blocks,
             throttled_blocks: counters.throttled_blocks,
+            throttled: status.throttled,
             returned_blocks: counters.returned_blocks,
             partial_blocks: counters.partial_blocks,
             partials_read: counters.partials_read,

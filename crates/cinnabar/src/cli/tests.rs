@@ -233,6 +233,7 @@ fn sample(reads: u64) -> DataStatus {
         losses: 1,
         replacements: 2,
         detached_blocks: 256,
+        throttled: false,
         counters: CacheCounters { capacity_blocks: 1000, ..CacheCounters::default() },
         ram: RamBytes { address_map: 8000, descriptors: 7000, ghost: 4000, ..RamBytes::default() },
         edge_ram_bytes: 0,

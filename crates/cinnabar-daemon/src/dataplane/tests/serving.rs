@@ -2,7 +2,7 @@
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
 use cinnabar_engine::volume::{DropReason, Warmth};
-use cinnabar_messages::{IoMode, State};
+use cinnabar_messages::{IoMode, Message, State};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -234,6 +234,29 @@ fn status_tells_what_is_there() {
         assert_eq!((volume.state, volume.size_bytes), (State::Serving, SIZE));
         assert_eq!(volume.warmth, Warmth::New);
     }
+    assert!(rig.stop().clean);
+}
+
+#[test]
+fn nothing_goes_to_flash_while_a_budget_is_spent() {
+    let mut rig = Rig::new(IoMode::Threads, &["vm1"]);
+    rig.config.cache.probation_bytes = Some(MIB);
+    rig.start();
+    rig.loaded();
+    let mut client = rig.client("vm1");
+    for admits in [false, true] {
+        assert_eq!(rig.ask(|answer| Message::AdoptAdmission { admits, answer }), Ok(()));
+        for offset in (0..SIZE).step_by(65_536) {
+            assert!(client.read(offset, 65_536) == Ok(pattern(offset, 65_536)), "at {offset}");
+        }
+        let cache = rig.status().cache;
+        assert_eq!(cache.throttled, !admits);
+        let admitted = cache.counters.admitted;
+        let let_in = admitted.filling + admitted.referenced + admitted.ghost;
+        assert_eq!(let_in > 0, admits, "{let_in} blocks");
+        assert!(cache.counters.throttled_blocks > 0);
+    }
+    client.leave();
     assert!(rig.stop().clean);
 }
 

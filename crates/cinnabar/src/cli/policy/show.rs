@@ -39,6 +39,16 @@ pub(super) fn plan(plan: &PlanReport, diff: bool) -> String {
     } else {
         text += &output::table(&table);
     }
+    if let Some(budget) = &plan.budget {
+        // Writing to a string does not fail.
+        let _ok = writeln!(
+            text,
+            "SSD budget: {} a day; a block written costs {:.0} us for it{}",
+            show_size(budget.bytes_per_day),
+            budget.price_us,
+            if budget.throttled { "; nothing goes to flash now" } else { "" },
+        );
+    }
     if !plan.trouble.is_empty() {
         // Writing to a string does not fail.
         let _ok = writeln!(text, "note: {}", plan.trouble);
