@@ -11,7 +11,8 @@ const ENGINE: &str = "engine";
 /// The one whose bytes choose what happens to the write log.
 const WRITE_LOG: &str = "write_log";
 /// Inputs that the tree keeps, by target.
-const SEEDS: [(&str, &str); 2] = [
+const SEEDS: [(&str, &str); 3] = [
+    ("api", "fuzz/seeds/api"),
     (ENGINE, "crates/cinnabar-search/tests/corpus/guided"),
     (WRITE_LOG, "crates/cinnabar-writeback/tests/corpus/guided"),
 ];

@@ -1,0 +1,124 @@
+//! A connection to the HTTP address: no panic, no answer that is not HTTP, and nothing that changes
+//! anything without the token.
+
+#![no_main]
+
+use axum::Router;
+use cinnabar_config::ApiConfig;
+use cinnabar_control::server::{Listen, serve};
+use cinnabar_control::{Control, Phase, http};
+use cinnabar_messages::{Message, Waker, channel};
+use std::cell::Cell;
+use std::future::pending;
+use std::os::unix::fs::PermissionsExt;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+use tempfile::TempDir;
+use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
+use tokio::runtime::Runtime;
+
+/// In an input it stands for the token, which chance does not find.
+const MARK: u8 = 0xFF;
+const TOKEN: &[u8] = b"mqPZ3wTq9nB1xYv7KfRt0sLc5Hd8Ju2E";
+/// Longer inputs have more requests, and nothing else.
+const LEN_MAX: usize = 16 << 10;
+/// A connection is over after that: some answers have no end.
+const LIFE_MAX: Duration = Duration::from_millis(200);
+
+/// A data plane that answers nothing and counts what would change something.
+#[derive(Debug, Default)]
+struct DataPlane {
+    queue: Mutex<Option<Receiver<Message>>>,
+    changes: AtomicUsize,
+}
+
+impl Waker for DataPlane {
+    fn wake(&self) {
+        let queue = self.queue.lock().expect("nothing panics with it");
+        for message in queue.iter().flat_map(Receiver::try_iter) {
+            let changes = usize::from(!matches!(message, Message::Status(_)));
+            self.changes.fetch_add(changes, Ordering::Relaxed);
+        }
+    }
+}
+
+/// One connection, then none.
+struct Once(Cell<Option<DuplexStream>>);
+
+impl Listen for Once {
+    type Stream = DuplexStream;
+    async fn next(&self) -> std::io::Result<DuplexStream> {
+        match self.0.take() {
+            Some(stream) => Ok(stream),
+            None => pending().await,
+        }
+    }
+}
+
+struct Site {
+    runtime: Runtime,
+    routes: Router,
+    plane: Arc<DataPlane>,
+    _dir: TempDir,
+}
+
+impl Site {
+    fn new() -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let token = dir.path().join("token");
+        std::fs::write(&token, TOKEN).expect("it is ours");
+        let private = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(&token, private).expect("it is ours");
+        let api =
+            ApiConfig { token_file: Some(token), allowed_hosts: vec!["cache.example".into()] };
+        let plane = Arc::new(DataPlane::default());
+        let (commands, queue) = channel(Arc::clone(&plane) as _);
+        *plane.queue.lock().expect("nothing panics with it") = Some(queue);
+        let control = Control::new("/none".into(), "/none/control.sock".into(), LIFE_MAX);
+        control.enter(Phase::Serving(commands));
+        let routes = http::router(&control, Some(&api));
+        let mut runtime = tokio::runtime::Builder::new_current_thread();
+        let runtime = runtime.enable_all().max_blocking_threads(1).build().expect("a runtime");
+        Self { runtime, routes, plane, _dir: dir }
+    }
+
+    fn ask(&self, input: &[u8]) {
+        let input = &input[..input.len().min(LEN_MAX)];
+        let has_token = input.contains(&MARK);
+        let mut request = Vec::with_capacity(input.len());
+        for byte in input {
+            match *byte {
+                MARK => request.extend_from_slice(TOKEN),
+                byte => request.push(byte),
+            }
+        }
+        let before = self.plane.changes.load(Ordering::Relaxed);
+        let answer = self.runtime.block_on(async {
+            let (mut client, server) = duplex(64 << 10);
+            let served = serve(Once(Cell::new(Some(server))), self.routes.clone(), LIFE_MAX);
+            let asked = async {
+                // What is refused early may break the pipe.
+                let _refused = client.write_all(&request).await;
+                let _gone = client.shutdown().await;
+                let mut answer = Vec::new();
+                let _over = tokio::time::timeout(LIFE_MAX, client.read_to_end(&mut answer)).await;
+                answer
+            };
+            tokio::select! {
+                () = served => Vec::new(),
+                answer = asked => answer,
+            }
+        });
+        assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{answer:?}");
+        let changes = self.plane.changes.load(Ordering::Relaxed) - before;
+        assert!(has_token || changes == 0, "changed without the token");
+    }
+}
+
+thread_local! {
+    static SITE: Site = Site::new();
+}
+
+libfuzzer_sys::fuzz_target!(|input: &[u8]| SITE.with(|site| site.ask(input)));
