@@ -68,7 +68,7 @@ pub(super) fn read_manager(
         manager.measured = choice_of(source, "prices", &prices, &values)?;
     }
     if let Some(budget) = section.string("ssd_budget")? {
-        manager.ssd_bytes_a_day = Some(bytes_a_day(source, budget)?);
+        manager.ssd_bytes_a_day = Some(bytes_a_day(source, &budget)?);
     }
     manager.apply = section.flag("apply")?.is_none_or(|apply| apply.value);
     section.finish()?;
@@ -76,12 +76,13 @@ pub(super) fn read_manager(
 }
 
 /// `2 TB/day`.
-fn bytes_a_day(source: Source<'_>, text: Located<String>) -> Result<u64, ConfigError> {
+fn bytes_a_day(source: Source<'_>, text: &Located<String>) -> Result<u64, ConfigError> {
     let Some(amount) = text.value.trim().strip_suffix("/day") else {
         let message = format!("ssd_budget: {:?} does not say in which time", text.value);
         return Err(source.error(Some(text.line), message, "write it such as \"2TB/day\""));
     };
-    let bytes = quantity(source, "ssd_budget", &Located { value: amount.to_owned(), ..text })?;
+    let bytes =
+        quantity(source, "ssd_budget", &Located { value: amount.to_owned(), line: text.line })?;
     if bytes < SSD_BUDGET_MIN {
         let message = format!("ssd_budget: {:?} is too little to hold", text.value);
         let hint = "write at least \"1GiB/day\", or mode = \"pass-through\" for its volumes";

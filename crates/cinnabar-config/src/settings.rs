@@ -256,7 +256,8 @@ pub enum Share {
 pub struct VolumeChange {
     /// Its mode.
     pub mode: Option<VolumeMode>,
-    /// Only if its mode is still this one.
+    /// Asked for by the manager, not the operator: only if its mode is still this one, and the operator
+    /// has not set it.
     pub mode_from: Option<VolumeMode>,
     /// When its writes are acknowledged in mode write-back.
     pub ack: Option<Ack>,

@@ -23,7 +23,7 @@ pub mod socket;
 mod tests;
 
 use self::observer::Observer;
-use cinnabar_manager::Handle;
+use cinnabar_manager::{Handle, Query};
 use cinnabar_messages::recording::RECORDINGS_MAX;
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
 use std::path::PathBuf;
@@ -36,6 +36,9 @@ pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// Questions of the status that the data thread has at a time; others wait for their turn.
 const STATUSES_MAX: usize = 4;
+
+/// Questions that change nothing which the manager has at a time; others wait for their turn.
+const PLANS_MAX: usize = 4;
 
 /// What every request handler needs to know.
 #[derive(Debug)]
@@ -52,6 +55,8 @@ pub struct Control {
     recordings: Arc<Semaphore>,
     /// Places for questions of the status: clients must not fill the queue with them.
     statuses: Arc<Semaphore>,
+    /// Places for questions of plans, for the same reason.
+    plans: Arc<Semaphore>,
     phase: Mutex<Phase>,
     /// The manager, once it runs; there may be none.
     manager: OnceLock<Handle>,
@@ -77,6 +82,7 @@ impl Control {
         let changes = tokio::sync::Mutex::new(());
         let recordings = Arc::new(Semaphore::new(RECORDINGS_MAX));
         let statuses = Arc::new(Semaphore::new(STATUSES_MAX));
+        let plans = Arc::new(Semaphore::new(PLANS_MAX));
         let manager = OnceLock::new();
         Arc::new(Self {
             base,
@@ -85,6 +91,7 @@ impl Control {
             changes,
             recordings,
             statuses,
+            plans,
             phase,
             manager,
             observer: Arc::default(),
@@ -160,6 +167,33 @@ impl Control {
         if tokio::time::timeout(wait_max, all).await.is_err() {
             tracing::warn!("the client of a recording does not take the rest");
         }
+    }
+
+    /// Asks the manager what changes nothing. Commands of the operator find room beside it.
+    ///
+    /// # Errors
+    /// What the manager says, or that there is none, or that it can't be asked now.
+    ///
+    /// # Panics
+    /// Never: the places are never closed.
+    pub async fn ask_manager<T, Q>(&self, query: Q) -> Result<T, CommandError>
+    where
+        T: Send + 'static,
+        Q: FnOnce(AnswerTo<T>) -> Query + Send + 'static,
+    {
+        let manager = self.manager()?.clone();
+        let place = Arc::clone(&self.plans).acquire_owned();
+        let Ok(place) = tokio::time::timeout(STATUS_WAIT_MAX, place).await else {
+            return Err(no_answer(STATUS_WAIT_MAX));
+        };
+        let place = place.expect("the places are never closed");
+        // Its place in the queue is taken until it is answered, also if the client has left.
+        let waits = tokio::spawn(async move {
+            let answer = manager.ask(query).await;
+            drop(place);
+            answer
+        });
+        waits.await.unwrap_or_else(|_| Err(CommandError::gone()))
     }
 
     /// Asks for the raw status.

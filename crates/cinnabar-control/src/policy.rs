@@ -77,7 +77,7 @@ pub(super) async fn plan(
 ) -> Answer<Json<PlanReport>> {
     let Parameters(PlanQuery { allocator }) = query?;
     let allocator = named(allocator.as_deref())?;
-    Ok(Json(control.manager()?.ask(|answer| Query::Plan(allocator, answer)).await?))
+    Ok(Json(control.ask_manager(move |answer| Query::Plan(allocator, answer)).await?))
 }
 
 /// Make a plan now and carry it out
@@ -104,7 +104,7 @@ pub(super) async fn explain(
 ) -> Answer<Json<ExplainReport>> {
     let Path(name) = name?;
     let Parameters(ExplainQuery { at_ms }) = query?;
-    Ok(Json(control.manager()?.ask(|answer| Query::Explain(name, at_ms, answer)).await?))
+    Ok(Json(control.ask_manager(move |answer| Query::Explain(name, at_ms, answer)).await?))
 }
 
 /// Give a volume exactly this share, until the daemon ends
@@ -146,7 +146,7 @@ pub(super) async fn history(
 ) -> Answer<Json<HistoryReport>> {
     let Parameters(HistoryQuery { last }) = query?;
     let last = last.unwrap_or(HISTORY_DEFAULT);
-    Ok(Json(control.manager()?.ask(|answer| Query::History(last, answer)).await?))
+    Ok(Json(control.ask_manager(move |answer| Query::History(last, answer)).await?))
 }
 
 fn named(allocator: Option<&str>) -> Result<Option<Allocator>, SettingError> {

@@ -55,6 +55,7 @@ fn volume(name: &str, reads: u64) -> VolumeStatus {
         read_hits_log: 0,
         latencies,
         write_back: None,
+        mode_by_operator: false,
         qos: None,
     }
 }
@@ -64,6 +65,7 @@ fn status(volumes: Vec<VolumeStatus>, flash_written_bytes: u64) -> DataStatus {
         device: "/cache.img".into(),
         state: State::Serving,
         reason: String::new(),
+        throttled: false,
         health: Health::Serving,
         loaded: None,
         io: "threads".into(),

@@ -1,18 +1,15 @@
-//! From a plan to the data plane: targets of all volumes in one message, and modes of volumes whose
-//! operator allows it.
+//! From a plan to the data plane: targets of all volumes in one message, within the operator's bounds
+//! and pins.
 
 use super::share::Seen;
 use cinnabar_config::ManagerConfig;
+use cinnabar_config::units::show_share;
 use cinnabar_messages::{
-    CommandError, DataStatus, Share, State, VolumeChange, VolumeMode, VolumeStatus,
+    CommandError, CommandErrorKind, DataStatus, Share, State, VolumeConfig, VolumeStatus,
 };
 use cinnabar_policy::planning::{Actuator, Bounds, Limits, Target, Wanted};
-use cinnabar_policy::sizing::WritePolicy;
 use std::collections::BTreeMap;
-use tokio::sync::oneshot::{Receiver, error::TryRecvError};
 
-/// A mode that was refused is not asked for again for so many plans.
-const REFUSED_PLANS: u32 = 10;
 /// Without a device shares mean nothing.
 const NO_ROOM: &str = "the cache has no room: its device is not in use";
 
@@ -24,20 +21,6 @@ pub struct Actuation {
     places: Vec<Option<String>>,
     /// Sizes by the operator's word.
     pins: BTreeMap<String, Share>,
-    modes: BTreeMap<String, Mode>,
-}
-
-/// What the manager knows of the mode of a volume.
-#[derive(Debug)]
-struct Mode {
-    /// As it was, or as it was set here.
-    set: VolumeMode,
-    /// A change under way.
-    pending: Option<(VolumeMode, Receiver<Result<(), CommandError>>)>,
-    /// The operator has set another one: it stays.
-    overruled: bool,
-    /// One that could not be had, and plans until it is asked for again.
-    refused: Option<(VolumeMode, u32)>,
 }
 
 /// What is to be done for a plan.
@@ -72,15 +55,18 @@ impl Actuation {
 
     fn limits_of(&self, volume: &VolumeStatus, capacity: u64) -> (u64, u64) {
         let config = &volume.config;
-        match self.pin(&config.name, capacity) {
+        match self.pin(config, capacity) {
             Some(blocks) => (blocks, blocks),
             None => (config.share_min.blocks(capacity), config.share_max.blocks(capacity)),
         }
     }
 
-    /// A volume's pin in blocks, of a cache of so many.
-    pub fn pin(&self, name: &str, capacity: u64) -> Option<u64> {
-        self.pins.get(name).map(|size| size.blocks(capacity))
+    /// A volume's pin in blocks, of a cache of so many. Its bounds may have changed since, and the cache
+    /// keeps to them.
+    pub fn pin(&self, config: &VolumeConfig, capacity: u64) -> Option<u64> {
+        let size = self.pins.get(&config.name)?;
+        let (min, max) = (config.share_min.blocks(capacity), config.share_max.blocks(capacity));
+        Some(size.blocks(capacity).min(max).max(min))
     }
 
     /// All pins.
@@ -94,12 +80,6 @@ impl Actuation {
             Some(size) => self.pins.insert(name.to_owned(), size),
             None => self.pins.remove(name),
         }
-    }
-
-    /// The operator takes that back, and lets go of a mode that he has set; whether there was either.
-    pub fn unpin(&mut self, name: &str) -> bool {
-        let mode = self.modes.get_mut(name).is_some_and(|mode| std::mem::take(&mut mode.overruled));
-        self.pins.remove(name).is_some() || mode
     }
 
     /// The targets that follow from a plan. `keep` has the next plan go on from them.
@@ -124,8 +104,9 @@ impl Actuation {
             let Some(at) = self.place_of(&volume.config.name) else { continue };
             wanted[at] = self.wanted(volume, capacity, seen.get(&volume.config.name), is_divided);
         }
-        let shards = u64::from(status.cache.shards.max(1));
-        let own_max = (counters.share_groups_max / shards).saturating_sub(1);
+        let own_max = own_max(status, &served, |volume| {
+            self.place_of(&volume.config.name).is_some_and(|at| wanted[at].is_some())
+        });
         let limits = Limits {
             capacity_blocks: capacity,
             own_max: usize::try_from(own_max).unwrap_or(usize::MAX),
@@ -152,8 +133,7 @@ impl Actuation {
         seen: Option<&Seen>,
         is_divided: bool,
     ) -> Option<Wanted> {
-        let name = &volume.config.name;
-        let pinned_blocks = self.pin(name, capacity);
+        let pinned_blocks = self.pin(&volume.config, capacity);
         // Volumes share the cache: pins alone are targets.
         if !is_divided && pinned_blocks.is_none() {
             return None;
@@ -165,6 +145,7 @@ impl Actuation {
             min_blocks: volume.config.share_min.blocks(capacity),
             max_blocks: volume.config.share_max.blocks(capacity),
             pinned_blocks,
+            held_blocks: volume.counters.cached_blocks,
         })
     }
 
@@ -190,140 +171,74 @@ impl Actuation {
                 self.places[at] = Some(volume.config.name.clone());
             }
         }
-        let is_there = |name: &String| served.iter().any(|volume| volume.config.name == *name);
-        self.modes.retain(|name, _| is_there(name));
-    }
-
-    /// Modes that are to be asked for: of volumes whose operator allows it, where plans have wanted
-    /// another one for long enough. Of a volume that did nothing in the interval a plan knows nothing.
-    pub fn modes(
-        &mut self,
-        status: &DataStatus,
-        seen: &BTreeMap<String, Seen>,
-        step: &Step,
-    ) -> Vec<(String, VolumeChange)> {
-        let has_log = status.cache.write_log.as_ref().is_some_and(|log| log.reason.is_empty());
-        let mut changes = Vec::new();
-        for (name, target) in &step.targets {
-            let Some(volume) = status.volumes.iter().find(|one| one.config.name == *name) else {
-                continue;
-            };
-            if !volume.config.auto_mode || volume.state != State::Serving {
-                continue;
-            }
-            let now = volume.config.mode;
-            let mode = self.modes.entry(name.clone()).or_insert(Mode {
-                set: now,
-                pending: None,
-                overruled: false,
-                refused: None,
-            });
-            let planned =
-                seen.get(name).filter(|seen| seen.counts != [0; 2] && seen.part.is_some());
-            let policy = target.filter(|_| planned.is_some()).and_then(policy_of);
-            let wanted = policy.map(|policy| mode_of(policy, has_log));
-            if mode.asks(now, wanted) {
-                let mode_from = Some(now);
-                let change = VolumeChange { mode: wanted, mode_from, ..VolumeChange::default() };
-                changes.push((name.clone(), change));
-            }
-        }
-        changes
-    }
-
-    /// A change of mode is under way.
-    pub fn asked(
-        &mut self,
-        name: &str,
-        wanted: VolumeMode,
-        answer: Receiver<Result<(), CommandError>>,
-    ) {
-        if let Some(mode) = self.modes.get_mut(name) {
-            mode.pending = Some((wanted, answer));
-        }
-    }
-
-    /// Looks which changes of mode have ended: leaving write-back takes as long as its writes do.
-    pub fn look_at_modes(&mut self) {
-        for (volume, mode) in &mut self.modes {
-            let Some((wanted, answer)) = &mut mode.pending else { continue };
-            let wanted = *wanted;
-            match answer.try_recv() {
-                Err(TryRecvError::Empty) => continue,
-                Ok(Ok(())) => {
-                    tracing::info!(volume, mode = ?wanted, "its mode is as planned");
-                    mode.set = wanted;
-                }
-                Ok(Err(error)) => {
-                    tracing::warn!(volume, mode = ?wanted, reason = %error, "its mode stays");
-                    mode.refused = Some((wanted, REFUSED_PLANS));
-                }
-                Err(TryRecvError::Closed) => mode.refused = Some((wanted, REFUSED_PLANS)),
-            }
-            mode.pending = None;
-        }
     }
 }
 
-impl Mode {
-    /// Whether another mode is to be asked for.
-    fn asks(&mut self, now: VolumeMode, wanted: Option<VolumeMode>) -> bool {
-        if let Some((_, plans)) = &mut self.refused {
-            *plans = plans.saturating_sub(1);
-        }
-        self.refused = self.refused.filter(|(_, plans)| *plans > 0);
-        if self.pending.is_some() {
-            return false;
-        }
-        // Nobody else sets it but the operator.
-        self.overruled |= now != self.set;
-        self.set = now;
-        let refused = self.refused.map(|(mode, _)| mode);
-        wanted.is_some_and(|wanted| wanted != now && refused != Some(wanted)) && !self.overruled
-    }
+/// Volumes that can have shares of their own, among those that are to have a target. A cache keeps one
+/// with bounds apart without a target, too.
+fn own_max(
+    status: &DataStatus,
+    served: &[&VolumeStatus],
+    has_target: impl Fn(&VolumeStatus) -> bool,
+) -> u64 {
+    let counters = &status.cache.counters;
+    let (capacity, shards) = (counters.capacity_blocks, u64::from(status.cache.shards.max(1)));
+    let is_bound = |volume: &VolumeConfig| {
+        volume.share_min.blocks(capacity) > 0 || volume.share_max.blocks(capacity) < capacity
+    };
+    let bound_alone =
+        served.iter().filter(|volume| is_bound(&volume.config) && !has_target(volume)).count();
+    (counters.share_groups_max / shards).saturating_sub(1).saturating_sub(bound_alone as u64)
 }
 
-/// The policy that a plan wants; never to cache nothing in a share that the operator has given.
-fn policy_of(target: Target) -> Option<WritePolicy> {
-    target.policy.filter(|policy| *policy != WritePolicy::Bypass || target.blocks == 0)
-}
-
-/// The mode of a write policy; without a write log writes can only go through.
-const fn mode_of(policy: WritePolicy, has_log: bool) -> VolumeMode {
-    match policy {
-        WritePolicy::Bypass => VolumeMode::PassThrough,
-        WritePolicy::ReadOnly => VolumeMode::WriteAround,
-        WritePolicy::Back if has_log => VolumeMode::WriteBack,
-        WritePolicy::Through | WritePolicy::Back => VolumeMode::WriteThrough,
-    }
+/// Refuses a pin that a volume's bounds do not allow: the cache would not grant it, or grant more.
+///
+/// # Errors
+/// Says which bound it is, and how to change it.
+pub fn check_pin(config: &VolumeConfig, size: Share, capacity: u64) -> Result<(), CommandError> {
+    let blocks = size.blocks(capacity);
+    let name = &config.name;
+    let (bound, share, option) = if blocks > config.share_max.blocks(capacity) {
+        ("more than its share_max", config.share_max, "--share-max")
+    } else if blocks < config.share_min.blocks(capacity) {
+        ("less than its share_min", config.share_min, "--share-min")
+    } else {
+        return Ok(());
+    };
+    let (size, share) = (show_share(size), show_share(share));
+    let message = format!("{size} for volume {name:?} is {bound}, {share}");
+    let hint =
+        format!("pin it to another size, or first: cinnabar volume set {name} {option} {size}");
+    Err(CommandError::new(CommandErrorKind::Invalid, message, hint))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn mode(set: VolumeMode) -> Mode {
-        Mode { set, pending: None, overruled: false, refused: None }
-    }
-
     #[test]
-    fn a_mode_that_the_operator_sets_stays_and_a_refused_one_is_left_for_a_while() {
-        use VolumeMode::{PassThrough, WriteAround, WriteThrough};
-        let mut known = mode(WriteThrough);
-        assert!(!known.asks(WriteThrough, None) && !known.asks(WriteThrough, Some(WriteThrough)));
-        assert!(known.asks(WriteThrough, Some(WriteAround)));
-        known.refused = Some((WriteAround, 3));
-        assert!(!known.asks(WriteThrough, Some(WriteAround)));
-        assert!(known.asks(WriteThrough, Some(PassThrough)), "another one is not refused");
-        assert!(known.asks(WriteThrough, Some(WriteAround)), "and it is tried again");
-        assert!(!known.asks(PassThrough, Some(WriteAround)), "the operator has changed it");
-        assert!(!known.asks(PassThrough, Some(WriteAround)) && known.overruled);
-    }
-
-    #[test]
-    fn without_a_write_log_nothing_is_written_back() {
-        assert_eq!(mode_of(WritePolicy::Back, false), VolumeMode::WriteThrough);
-        assert_eq!(mode_of(WritePolicy::Back, true), VolumeMode::WriteBack);
-        assert_eq!(mode_of(WritePolicy::ReadOnly, true), VolumeMode::WriteAround);
+    fn a_pin_keeps_to_the_bounds_of_its_volume() {
+        let input = cinnabar_config::VolumeInput {
+            name: "vm1".into(),
+            backend: "file:/srv/vm1.raw".into(),
+            share_min: Some("20%".into()),
+            share_max: Some("50%".into()),
+            ..cinnabar_config::VolumeInput::default()
+        };
+        let config = input.check(std::path::Path::new("/base")).expect("valid settings");
+        assert_eq!(check_pin(&config, Share::Percent(50.0), 1000), Ok(()));
+        assert_eq!(check_pin(&config, Share::Percent(20.0), 1000), Ok(()));
+        let more = check_pin(&config, Share::Percent(80.0), 1000).expect_err("it is too much");
+        assert!(more.message.contains("more than its share_max, 50%"), "{more:?}");
+        assert!(more.hint.ends_with("volume set vm1 --share-max 80%"), "{more:?}");
+        let less = check_pin(&config, Share::Bytes(4096), 1000).expect_err("it is too little");
+        assert_eq!(less.kind, CommandErrorKind::Invalid);
+        assert!(less.message.contains("less than its share_min, 20%"), "{less:?}");
+        // Bounds that came later.
+        let mut actuation = Actuation::default();
+        actuation.set_pin("vm1", Some(Share::Percent(80.0)));
+        assert_eq!(actuation.pin(&config, 1000), Some(500));
+        actuation.set_pin("vm1", Some(Share::Percent(5.0)));
+        assert_eq!(actuation.pin(&config, 1000), Some(200));
     }
 }

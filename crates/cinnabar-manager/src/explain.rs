@@ -85,6 +85,30 @@ fn reasons(volume: &VolumeStatus, status: &DataStatus) -> Vec<ReasonReport> {
     own
 }
 
+/// What the plan gives it; one that was not carried out says what would be.
+fn given(plan: &PlanReport, own: &ShareReport) -> String {
+    let PlanReport { allocator, applied, .. } = plan;
+    match (own.planned_bytes, own.target_bytes.map(show_size)) {
+        (Some(planned), Some(target)) if Some(planned) == own.target_bytes => {
+            if *applied {
+                format!("{allocator} gives it {target}, and that is its target.")
+            } else {
+                format!("{allocator} would give it {target}, and that would be its target.")
+            }
+        }
+        (Some(planned), Some(target)) => {
+            let (planned, why) = (show_size(planned), &own.why);
+            let is = if *applied { "is" } else { "would be" };
+            format!("{allocator} would give it {planned}; its target {is} {target} ({why}).")
+        }
+        (None, Some(target)) => {
+            let is = if *applied { "is" } else { "would be" };
+            format!("Its target {is} {target} ({}).", own.why)
+        }
+        (_, None) => format!("It has no share of its own: {}.", own.why),
+    }
+}
+
 fn in_words(
     plan: &PlanReport,
     own: &ShareReport,
@@ -107,22 +131,9 @@ fn in_words(
             show_size(mix.useful * 4096)
         ));
     }
-    match (own.planned_bytes, own.target_bytes) {
-        (Some(planned), Some(target)) if planned == target => {
-            let allocator = &plan.allocator;
-            words.push(format!("{allocator} gives it {}, and so it has.", show_size(target)));
-        }
-        (Some(planned), Some(target)) => words.push(format!(
-            "{} would give it {}; it is to have {} now ({}).",
-            plan.allocator,
-            show_size(planned),
-            show_size(target),
-            own.why
-        )),
-        (_, Some(target)) => {
-            words.push(format!("It is to have {} ({}).", show_size(target), own.why));
-        }
-        (_, None) => words.push(format!("It has no share of its own: {}.", own.why)),
+    words.push(given(plan, own));
+    if own.auto_mode && own.mode_by_operator {
+        words.push("Its mode stays: the operator has set it (until cinnabar policy unpin).".into());
     }
     if let Some(target) = own.target_bytes {
         if own.held_bytes > target {
@@ -145,4 +156,35 @@ fn in_words(
         words.push(format!("What most often kept its blocks out: {reason} ({blocks} blocks)."));
     }
     words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_not_carried_out_is_not_said_to_be() {
+        let mut plan = PlanReport { allocator: "urd".into(), ..PlanReport::default() };
+        let size = Some(4 << 30);
+        let mut own = ShareReport {
+            planned_bytes: size,
+            target_bytes: size,
+            why: "planned".into(),
+            auto_mode: true,
+            mode_by_operator: true,
+            ..ShareReport::default()
+        };
+        let words = in_words(&plan, &own, &[], &[]).join("\n");
+        assert!(
+            words.contains("urd would give it 4.0 GiB, and that would be its target"),
+            "{words}"
+        );
+        assert!(words.contains("Its mode stays"), "{words}");
+        plan.applied = true;
+        assert_eq!(given(&plan, &own), "urd gives it 4.0 GiB, and that is its target.");
+        own.planned_bytes = None;
+        assert_eq!(given(&plan, &own), "Its target is 4.0 GiB (planned).");
+        plan.applied = false;
+        assert_eq!(given(&plan, &own), "Its target would be 4.0 GiB (planned).");
+    }
 }

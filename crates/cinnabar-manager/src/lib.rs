@@ -2,7 +2,7 @@
 //!
 //! Data threads count requests and let through what samples want ([`cinnabar_messages::taps`]). A
 //! thread of the manager's own makes a plan behind each interval ([`watch`]: the same that `cinnabar
-//! analyze` makes of a recording), goes from plans to targets ([`act`]), has the data plane adopt them
+//! analyze` makes of a recording), goes from plans to targets ([`act`]) and modes, has the data plane adopt them
 //! in one message, and keeps what was planned and why ([`history`]). It holds a budget of SSD writes.
 //! Operators ask it and overrule it ([`query`]). It knows the data plane by its messages alone.
 
@@ -12,6 +12,7 @@ pub mod act;
 mod budget;
 mod explain;
 pub mod history;
+mod modes;
 mod plans;
 pub mod query;
 pub mod report;

@@ -1,6 +1,6 @@
 //! Plans: behind an interval, or when an operator asks.
 
-use super::act::Step;
+use super::act::{Step, check_pin};
 use super::budget::Budget;
 use super::query::Query;
 use super::report::{HistoryReport, PinReport, PlanReport, PricesReport, ShareReport};
@@ -135,22 +135,28 @@ impl Manager {
             report.trouble = "apply = false in [manager]".into();
             return told(report);
         }
+        if step.targets.is_empty() && !step.trouble.is_empty() {
+            // Nothing follows from it.
+            return told(report);
+        }
         let target = |(name, target): &(String, Option<Target>)| {
             let own = target.filter(|target| target.own).map(|target| target.blocks);
             (name.clone(), own)
         };
-        let targets = step.targets.iter().map(target).collect();
+        let targets: Vec<_> = step.targets.iter().map(target).collect();
+        let adopted = targets.iter().filter_map(|(name, own)| Some((name.clone(), (*own)?)));
+        let adopted = adopted.collect();
         match self.ask(|answer| Message::AdoptTargets { targets, answer }) {
-            Ok(()) => report.applied = true,
+            Ok(()) => (report.applied, self.adopted) = (true, adopted),
             Err(error) => report.trouble = error.to_string(),
         }
-        for (name, change) in self.actuation.modes(&status, &seen, &step) {
+        for (name, change) in self.modes.changes(&self.config, &status, &seen, &step.targets) {
             let Some(mode) = change.mode else { continue };
             tracing::info!(volume = name, ?mode, "its plan wants another mode");
             let asked =
                 self.send(|answer| Message::SetVolume { name: name.clone(), change, answer });
             match asked {
-                Ok(answer) => self.actuation.asked(&name, mode, answer),
+                Ok(answer) => self.modes.asked(&name, mode, answer),
                 Err(error) => tracing::warn!(volume = name, reason = %error, "its mode stays"),
             }
         }
@@ -177,7 +183,8 @@ impl Manager {
                     capacity_blocks,
                     reach_part: self.config.rules.reach_part,
                     target: targets.get(&name).copied().flatten(),
-                    pinned_blocks: self.actuation.pin(&name, capacity_blocks),
+                    before_blocks: self.adopted.get(&name).copied(),
+                    pinned_blocks: self.actuation.pin(&volume.config, capacity_blocks),
                     hits: Some([since(0), since(1)]),
                 };
                 share_report(volume, seen.get(&name), &beside)
@@ -237,11 +244,12 @@ impl Manager {
     fn pin(&mut self, name: &str, size: Share) -> Result<PlanReport, CommandError> {
         self.may_apply()?;
         let status = self.status()?;
-        if !status.volumes.iter().any(|volume| volume.config.name == name) {
+        let Some(volume) = status.volumes.iter().find(|volume| volume.config.name == name) else {
             let message = format!("there is no volume {name:?}");
             let hint = "list them: cinnabar volume list";
             return Err(CommandError::new(CommandErrorKind::NotFound, message, hint));
-        }
+        };
+        check_pin(&volume.config, size, status.cache.counters.capacity_blocks)?;
         let before = self.actuation.set_pin(name, Some(size));
         let plan = self.apply(None);
         if plan.is_err() {
@@ -252,7 +260,9 @@ impl Manager {
 
     fn unpin(&mut self, name: &str) -> Result<PlanReport, CommandError> {
         self.may_apply()?;
-        if !self.actuation.unpin(name) {
+        let volume = name.to_owned();
+        let had_mode = self.ask(|answer| Message::FreeMode { name: volume, answer })?;
+        if self.actuation.set_pin(name, None).is_none() && !had_mode {
             let message = format!("volume {name:?} is not pinned");
             let hint = "cinnabar policy history lists the pins";
             return Err(CommandError::new(CommandErrorKind::NotFound, message, hint));
@@ -280,8 +290,11 @@ impl Manager {
         }
     }
 
-    /// Answers an operator, who may have gone meanwhile.
+    /// Answers an operator, who may have gone meanwhile: then a question is none any more.
     pub(super) fn answer(&mut self, query: Query) {
+        if query.is_given_up() {
+            return;
+        }
         match query {
             Query::Plan(allocator, answer) => {
                 let plan = self.preview(allocator).map(|(report, ..)| report);

@@ -3,7 +3,7 @@
 use super::report::{ExplainReport, HistoryReport, PlanReport};
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Share};
 use cinnabar_policy::sizing::Allocator;
-use std::sync::mpsc::{SyncSender, TrySendError};
+use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
@@ -36,9 +36,23 @@ pub struct Handle {
     queries: SyncSender<Query>,
 }
 
+impl Query {
+    /// Whether it changes nothing and nobody waits for its answer any more.
+    pub(super) fn is_given_up(&self) -> bool {
+        match self {
+            Self::Plan(_, answer) => answer.is_closed(),
+            Self::Explain(_, _, answer) => answer.is_closed(),
+            Self::History(_, answer) => answer.is_closed(),
+            Self::Apply(..) | Self::Pin(..) | Self::Unpin(..) => false,
+        }
+    }
+}
+
 impl Handle {
-    pub(super) const fn new(queries: SyncSender<Query>) -> Self {
-        Self { queries }
+    /// A handle, and where what it asks arrives.
+    pub fn channel() -> (Self, Receiver<Query>) {
+        let (queries, asked) = mpsc::sync_channel(QUERIES_MAX);
+        (Self { queries }, asked)
     }
 
     /// Asks, and waits for the answer.
@@ -65,5 +79,22 @@ impl Handle {
                 Err(CommandError::new(CommandErrorKind::Busy, message, "look at the daemon's log"))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_is_given_up_with_its_answer_and_a_command_is_not() {
+        let (answer, answered) = oneshot::channel();
+        let query = Query::Plan(None, answer);
+        assert!(!query.is_given_up());
+        drop(answered);
+        assert!(query.is_given_up());
+        let (answer, answered) = oneshot::channel();
+        drop(answered);
+        assert!(!Query::Unpin("vm1".into(), answer).is_given_up());
     }
 }

@@ -102,6 +102,9 @@ pub struct ShareReport {
     /// What it is to have now, within bounds and steps, in bytes; absent: no share of its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub target_bytes: Option<u64>,
+    /// The same by the last plan that was carried out before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before_bytes: Option<u64>,
     /// Why that is not as planned.
     pub why: String,
     /// What the cache has granted when the plan was made, in bytes; absent: no share of its own.
@@ -120,6 +123,9 @@ pub struct ShareReport {
     pub mode: VolumeMode,
     /// The manager may change that.
     pub auto_mode: bool,
+    /// But it does not: the operator has set it while it served.
+    #[serde(default)]
+    pub mode_by_operator: bool,
     /// The part of its reads that hit with what is planned, from 0 to 1, in a cache that keeps
     /// everything.
     pub expected_hits: f64,

@@ -32,6 +32,8 @@ pub struct Beside {
     pub reach_part: f64,
     /// What the volume is to have.
     pub target: Option<Target>,
+    /// What it was to have by the last plan that was carried out.
+    pub before_blocks: Option<u64>,
     /// The operator's pin, in blocks.
     pub pinned_blocks: Option<u64>,
     /// Read blocks of the interval that did hit, and all of them.
@@ -50,6 +52,7 @@ pub fn share_report(volume: &VolumeStatus, seen: Option<&Seen>, beside: &Beside)
         planned_bytes: part.map(|part| bytes(part.blocks)),
         policy: part.map_or("", |part| part.policy.name()).to_owned(),
         target_bytes: own.map(bytes),
+        before_bytes: beside.before_blocks.map(bytes),
         why: target.map_or("volumes share the cache", |target| target.why.words()).to_owned(),
         granted_bytes: (counters.own_shares > 0).then(|| bytes(counters.share_blocks)),
         held_bytes: bytes(counters.cached_blocks),
@@ -58,6 +61,7 @@ pub fn share_report(volume: &VolumeStatus, seen: Option<&Seen>, beside: &Beside)
         pinned_bytes: beside.pinned_blocks.map(bytes),
         mode: config.mode,
         auto_mode: config.auto_mode,
+        mode_by_operator: volume.mode_by_operator,
         actual_hits: beside.hits.filter(|[_, all]| *all > 0).map(|[hits, all]| part_of(hits, all)),
         ..ShareReport::default()
     };

@@ -3,7 +3,8 @@
 use super::act::Actuation;
 use super::budget::Budget;
 use super::history::History;
-use super::query::{Handle, QUERIES_MAX, Query};
+use super::modes::Modes;
+use super::query::{Handle, Query};
 use super::report::PlanReport;
 use super::watch::Watch;
 use cinnabar_config::ManagerConfig;
@@ -13,7 +14,7 @@ use cinnabar_policy::planning::MeasuredPrices;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::{Duration, Instant};
 use tokio::sync::oneshot::{self, error::TryRecvError};
 
@@ -38,12 +39,15 @@ pub(super) struct Manager {
     pub(super) watch: Watch,
     pub(super) commands: Commands,
     pub(super) actuation: Actuation,
+    pub(super) modes: Modes,
     pub(super) history: History,
     pub(super) prices: MeasuredPrices,
     /// Of SSD writes, if there is one.
     pub(super) budget: Option<Budget>,
     /// Read blocks that hit, and all, of each volume at the last plan.
     pub(super) hits: BTreeMap<String, [u64; 2]>,
+    /// Targets of the last plan that was carried out, in blocks, of volumes with a share of their own.
+    pub(super) adopted: BTreeMap<String, u64>,
     /// The data plane is gone.
     pub(super) over: bool,
     pub(super) listener: Arc<dyn PlanListener>,
@@ -59,23 +63,25 @@ pub fn start(
     commands: Commands,
     listener: Arc<dyn PlanListener>,
 ) -> Result<Handle, std::io::Error> {
-    let (queries, asked) = mpsc::sync_channel(QUERIES_MAX);
     let watch = Watch::new(feeds, &config, 0);
+    let (handle, asked) = Handle::channel();
     let manager = Manager {
         budget: config.ssd_bytes_a_day.map(|bytes| Budget::new(bytes, watch.now_us())),
         watch,
         config,
         commands,
         actuation: Actuation::default(),
+        modes: Modes::default(),
         history: History::default(),
         prices: MeasuredPrices::default(),
         hits: BTreeMap::new(),
+        adopted: BTreeMap::new(),
         over: false,
         listener,
     };
     let thread = std::thread::Builder::new().name("cinnabar-manager".into());
     thread.spawn(move || manager.run(&asked))?;
-    Ok(Handle::new(queries))
+    Ok(handle)
 }
 
 impl Manager {
@@ -96,7 +102,7 @@ impl Manager {
                 self.end_interval();
             }
             self.hold_budget();
-            self.actuation.look_at_modes();
+            self.modes.look();
             if self.over {
                 return;
             }

@@ -114,6 +114,8 @@ impl Watch {
         if self.open.is_none() {
             self.open = next(0).filter(|first| first * self.every_us < horizon_us);
         }
+        // Of volumes that come and go without a request no interval ends.
+        self.let_go(0, &volumes);
         let Some(open) = self.open else { return false };
         let end_us = (open + 1).saturating_mul(self.every_us);
         self.take_up_to(horizon_us.min(end_us), &volumes);
@@ -145,7 +147,7 @@ impl Watch {
         let (first_us, next_us) = (self.first_us, next.saturating_mul(self.every_us));
         let closed = self.planning.end_counted(interval, &counts, first_us, next_us);
         self.open = Some(next);
-        self.let_go(number, &volumes);
+        self.let_go(number + 1, &volumes);
         let lost = self.lost();
         let since = lost - std::mem::replace(&mut self.lost_before, lost);
         Some(Ended { closed, counts, lost: since })
@@ -244,12 +246,12 @@ impl Watch {
         (total, counts)
     }
 
-    /// Forgets volumes that have left and did nothing since.
-    fn let_go(&mut self, ended: u64, volumes: &[Arc<Watched>]) {
+    /// Forgets volumes that have left and did nothing from this interval on.
+    fn let_go(&mut self, from: u64, volumes: &[Arc<Watched>]) {
         let waits = |number: u32| self.held[self.done..].iter().any(|one| one.volume == number);
         let gone: Vec<u32> = volumes
             .iter()
-            .filter(|one| one.has_left() && one.next_interval(ended + 1).is_none())
+            .filter(|one| one.has_left() && one.next_interval(from).is_none())
             .map(|one| one.number)
             .filter(|number| !waits(*number))
             .collect();

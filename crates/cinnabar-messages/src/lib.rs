@@ -85,6 +85,13 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<()>,
     },
+    /// The operator holds a volume's mode no longer: plans may change it again, where they may at all.
+    FreeMode {
+        /// Which.
+        name: String,
+        /// Answer: whether he had set it.
+        answer: AnswerTo<bool>,
+    },
     /// Bring all acknowledged writes of a volume to its back end, durably.
     FlushVolume {
         /// Which.

@@ -156,6 +156,7 @@ impl Endurance {
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_sign_loss, reason = "bytes and hits are not below zero")]
 mod tests {
     use super::*;
 

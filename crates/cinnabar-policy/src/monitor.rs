@@ -75,9 +75,12 @@ impl Monitor {
         self.at(volume).extend(references);
     }
 
-    /// Sizes of cache above so many blocks are not told apart, of volumes that appear from now on.
-    pub const fn set_size_max(&mut self, blocks: u64) {
-        self.size_max = blocks;
+    /// Sizes of cache above so many blocks are not told apart from now on.
+    pub fn set_size_max(&mut self, blocks: u64) {
+        if self.size_max != blocks {
+            self.size_max = blocks;
+            self.volumes.iter_mut().for_each(|volume| volume.set_size_max(blocks));
+        }
     }
 
     /// Counts references of a volume, reads and writes; those of its sample come by
@@ -217,6 +220,30 @@ mod tests {
             fed.end_interval();
         }
         assert!(filter.top < u64::MAX / 4, "few of the blocks passed");
+    }
+
+    #[test]
+    fn curves_are_as_long_as_the_cache_of_now_needs_them() {
+        let settings = Settings { sampling: Sampling::Rate(1.0), ..Settings::default() };
+        let mut monitor = Monitor::new(settings);
+        let round = || (0..5000_u64).map(|block| (block, block % 2 == 0));
+        monitor.extend(0, round());
+        monitor.extend(0, round());
+        let reach = |monitor: &Monitor| {
+            let curves = monitor.curves().next().expect("a volume");
+            [curves.hits, curves.read_hits].map(|hits| hits.reaches(1.0))
+        };
+        assert_eq!(reach(&monitor), [5000; 2], "there is no cache yet");
+        let ram_bytes = monitor.ram_bytes();
+        monitor.set_size_max(1000);
+        assert_eq!(reach(&monitor), [0; 2], "no cache of that size hits");
+        assert!(monitor.ram_bytes() < ram_bytes, "and what is beyond takes no room");
+        monitor.extend(0, round());
+        assert_eq!(reach(&monitor), [0; 2]);
+        // A larger device.
+        monitor.set_size_max(9000);
+        monitor.extend(0, round());
+        assert_eq!(reach(&monitor), [5000; 2]);
     }
 
     #[test]

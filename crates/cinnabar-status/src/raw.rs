@@ -186,6 +186,8 @@ pub struct Loaded {
 pub struct VolumeStatus {
     /// Its settings as they are now.
     pub config: VolumeConfig,
+    /// The operator has set its mode while it served, and has not left it to plans since.
+    pub mode_by_operator: bool,
     /// How it is.
     pub state: State,
     /// Why it is not [`State::Serving`], or an empty line.

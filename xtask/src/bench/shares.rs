@@ -14,7 +14,7 @@ pub(crate) struct Args {
     /// Another part of Centaur's latency that urd's plans are to keep to [default: as urd has it]
     #[arg(long, value_name = "PART", hide_default_value = true)]
     margin: Option<f64>,
-    /// Only this set: self_loop4 or sixteen [default: both]
+    /// Only this set: `self_loop4` or `sixteen` [default: both]
     #[arg(long, value_name = "NAME", hide_default_value = true)]
     only: Option<String>,
     /// Folder of traces [default: those in the tree, and those in the folder that `CINNABAR_TRACES` names]

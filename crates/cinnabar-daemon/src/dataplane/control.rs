@@ -101,10 +101,21 @@ impl Plane {
             }
             Message::FlushVolume { name, answer } => self.flush_volume(now, &name, answer),
             Message::SetVolume { name, change, answer } => match self.set_volume(&name, change) {
-                Ok((key, Some(mode))) => self.change_write_mode(now, key, mode, answer),
+                Ok((key, Some(mode))) => {
+                    let by_operator = change.mode_from.is_none();
+                    self.change_write_mode(now, key, (mode, by_operator), answer);
+                }
                 Ok((_, None)) => drop(answer.send(Ok(()))),
                 Err(error) => drop(answer.send(Err(error))),
             },
+            Message::FreeMode { name, answer } => {
+                let found = self.volumes.iter().find(|(_, volume)| volume.config.name == name);
+                let was = found.is_some_and(|(_, volume)| volume.mode_by_operator);
+                if let Some(key) = found.map(|(key, _)| key) {
+                    self.volumes[key].mode_by_operator = false;
+                }
+                let _ = answer.send(Ok(was));
+            }
             Message::AdoptTargets { targets, answer } => {
                 self.adopt_targets(&targets);
                 let _ = answer.send(Ok(()));
@@ -230,8 +241,9 @@ impl Plane {
     ) -> Result<(usize, Option<VolumeMode>), CommandError> {
         let key = self.find(name)?;
         let mut config = self.volumes[key].config.clone();
-        if change.mode_from.is_some_and(|from| from != config.mode) {
-            let message = format!("the mode of volume {name:?} was changed meanwhile");
+        let by_operator = self.volumes[key].mode_by_operator;
+        if change.mode_from.is_some_and(|from| from != config.mode || by_operator) {
+            let message = format!("the mode of volume {name:?} was set meanwhile");
             return Err(CommandError::new(CommandErrorKind::Busy, message, "look at the status"));
         }
         if let Some(ack) = change.ack {
@@ -404,6 +416,7 @@ impl Plane {
         let name = &volume.config.name;
         let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
         tracing::info!(volume = name, size_bytes, at, "serving: {}", WarmthReport::from(warmth));
+        self.adopt_last_target(key);
         self.drop_lost_ranges(now);
         self.submit_early(now, key);
         if let Some(step) = self.volumes[key].writes.serves() {

@@ -31,6 +31,7 @@ use cinnabar_messages::taps::{Feeds, Taps};
 use cinnabar_messages::{Message, StartError, StartErrorKind, Subject};
 use slab::Slab;
 use std::any::Any;
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::ptr::NonNull;
 use std::sync::{Arc, mpsc};
@@ -77,6 +78,8 @@ pub(super) struct Plane {
     /// The same, taken from there before its turn.
     pub(super) heard_early: Vec<WorkerEvent>,
     pub(super) recordings: Recordings,
+    /// Targets of volumes by name, as the manager has given them last.
+    pub(super) targets: BTreeMap<String, Option<u64>>,
     /// Where requests are told to the manager, if there is one.
     pub(super) taps: Option<Arc<Taps>>,
     /// Its end of that, until it is handed out.

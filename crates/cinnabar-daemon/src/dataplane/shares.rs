@@ -32,6 +32,7 @@ impl Plane {
             targets.iter().partition(|(_, target)| target.is_none());
         let volumes = without.into_iter().chain(with).filter_map(of).collect();
         self.crew.adopt(&mut self.lane, &Plan { volumes, ..Plan::default() });
+        self.targets = targets.iter().cloned().collect();
     }
 
     /// Blocks may go to flash, or not, on every shard.
@@ -39,6 +40,17 @@ impl Plane {
         self.cache.throttled = !admits;
         let plan = Plan { admits: Some(admits), ..Plan::default() };
         self.crew.adopt(&mut self.lane, &plan);
+    }
+
+    /// A volume serves, perhaps once more: its target is the last one it was given, until there is another.
+    pub(super) fn adopt_last_target(&mut self, key: usize) {
+        let volume = &self.volumes[key];
+        let target = self.targets.get(&volume.config.name).copied().flatten();
+        if let (Some(blocks), Some(id)) = (target, volume.life.serving()) {
+            let share_target_blocks = Some(blocks);
+            let plan = VolumePlan { share_target_blocks, ..VolumePlan::unchanged(id) };
+            self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan], ..Plan::default() });
+        }
     }
 
     /// Refuses minimums that can't be kept. `except` is the volume whose settings these are to be.

@@ -43,6 +43,7 @@ use cinnabar_messages::{
 };
 use cinnabar_shards::ShardMap;
 use slab::Slab;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -170,6 +171,7 @@ impl Plane {
             recordings: Recordings::new(feeds.as_ref().map(|feeds| feeds.taps.every_us())),
             taps: feeds.as_ref().map(|feeds| Arc::clone(&feeds.taps)),
             feeds,
+            targets: BTreeMap::new(),
             writes: Writes::Off,
             claims_dir: config.cache.state_dir.join("claims"),
             drain_on_stop: config.cache.write_log.as_ref().is_some_and(|log| log.drain_on_stop),
@@ -300,6 +302,7 @@ impl Plane {
             failed: None,
             measured: None,
             grow_due: false,
+            mode_by_operator: false,
             writes: WriteMode::default(),
             change: Change::None,
             stops: false,

@@ -58,6 +58,7 @@ impl Plane {
             .map(|((key, own), front)| self.volume_status(*key, &own, front, passed_by, age(*key)));
         let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
             config: config.clone(),
+            mode_by_operator: false,
             state: State::Waiting,
             reason: self.reason_of_absent(&config.name, reason),
             waiting: Some(waiting),
@@ -114,6 +115,7 @@ impl Plane {
         let latencies = front.latencies.unwrap_or_else(here);
         VolumeStatus {
             config: volume.config.clone(),
+            mode_by_operator: volume.mode_by_operator,
             state,
             reason,
             waiting: None,

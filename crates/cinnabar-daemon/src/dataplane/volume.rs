@@ -28,6 +28,8 @@ const SLOW_AFTER: Duration = Duration::from_secs(10);
 /// One volume, from its installation to the end of its detachment.
 pub(super) struct Volume {
     pub(super) config: VolumeConfig,
+    /// Its mode is the operator's, who has set it while it served: plans do not change it.
+    pub(super) mode_by_operator: bool,
     /// What the data threads share of it.
     pub(super) io: Arc<VolumeIo>,
     /// Its phase, its name in the engines, what its server lost.
@@ -74,8 +76,9 @@ pub(super) enum Change {
     None,
     /// It joins, and is attached to the engines then; the answer is for who adds it.
     Attach(Option<AnswerTo<()>>),
-    /// It joins while it serves; its mode before that, should it fail.
-    Join(AnswerTo<()>, VolumeMode),
+    /// It joins while it serves; its mode before that, and whether the operator had set it, should it
+    /// fail.
+    Join(AnswerTo<()>, (VolumeMode, bool)),
     /// It leaves while it serves.
     Leave,
     /// It leaves, and is removed then.

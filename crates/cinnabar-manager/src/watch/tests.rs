@@ -128,3 +128,22 @@ fn a_volume_that_leaves_gives_its_number_back() {
     assert!(taps.volumes().len() <= 4, "those that left are let go of");
     assert_eq!(lost, 0);
 }
+
+#[test]
+fn volumes_that_come_and_go_without_a_request_are_let_go_of() {
+    let config = config();
+    let feeds = taps(1, config.every_us(), 1, std::time::Instant::now());
+    let taps = Arc::clone(&feeds.taps);
+    let mut watch = Watch::new(feeds, &config, CAPACITY);
+    // Nothing is open at first, and then one interval stays so.
+    for n in 0..40 {
+        let quiet = taps.watch(&format!("quiet-{n}"));
+        quiet.leave();
+        if n == 20 {
+            note(&taps.watch("busy"), 0, SECOND_US, &(0..5), false);
+        }
+        assert!(!watch.look(2 * SECOND_US), "no interval ends");
+    }
+    let left: Vec<String> = taps.volumes().iter().map(|one| one.name.clone()).collect();
+    assert_eq!(left, ["busy"]);
+}

@@ -40,6 +40,8 @@ pub struct Wanted {
     pub max_blocks: u64,
     /// Exactly so many, by the operator's word.
     pub pinned_blocks: Option<u64>,
+    /// What it holds now, in blocks.
+    pub held_blocks: u64,
 }
 
 /// What a volume is to have from now on.
@@ -121,12 +123,21 @@ impl Actuator {
     pub fn next(&mut self, wanted: &[Option<Wanted>], limits: &Limits) -> Vec<Option<Target>> {
         self.volumes.resize(wanted.len(), State::default());
         let mut targets: Vec<Target> = wanted.iter().map(|one| aim(one.as_ref())).collect();
-        fit(wanted, &mut targets, limits.capacity_blocks);
+        let (floors, capacity) = (floors(wanted), limits.capacity_blocks);
+        fit(&floors, &mut targets, capacity, Why::Cut);
         if self.begun {
             self.go(wanted, &mut targets, limits);
-            fit(wanted, &mut targets, limits.capacity_blocks);
+            fit(&floors, &mut targets, capacity, Why::Cut);
+        } else {
+            let kept = kept(wanted, &floors, limits);
+            for (target, kept) in targets.iter_mut().zip(&kept) {
+                if target.blocks < *kept {
+                    (target.blocks, target.why) = (*kept, Why::Step);
+                }
+            }
+            fit(&kept, &mut targets, capacity, Why::Step);
         }
-        self.choose_own(wanted, &mut targets, limits.own_max);
+        self.choose_own(wanted, &mut targets, limits);
         self.choose_policies(wanted, &mut targets);
         self.remember(wanted, &targets);
         let sum: u64 = targets.iter().map(|target| target.blocks).sum();
@@ -135,10 +146,15 @@ impl Actuator {
     }
 
     /// From what was to what is wanted: a step, or not at all. A volume that was not there before
-    /// begins with nothing, so that what it gets is taken from others in steps, too.
+    /// begins with what it holds, so that what it gets is taken from others in steps, too.
     fn go(&self, wanted: &[Option<Wanted>], targets: &mut [Target], limits: &Limits) {
-        let changes = self.volumes.iter().zip(&*targets);
-        let furthest = changes.map(|(old, new)| old.blocks.abs_diff(new.blocks)).max().unwrap_or(0);
+        let begins = |(old, one): (&State, &Option<Wanted>)| match one {
+            Some(one) if !old.known => one.held_blocks.min(limits.capacity_blocks),
+            _ => old.blocks,
+        };
+        let olds: Vec<u64> = self.volumes.iter().zip(wanted).map(begins).collect();
+        let changes = olds.iter().zip(&*targets);
+        let furthest = changes.map(|(old, new)| old.abs_diff(new.blocks)).max().unwrap_or(0);
         let capacity = limits.capacity_blocks as f64;
         let (step, least) =
             (part_of(capacity, limits.step_max), part_of(capacity, limits.change_min));
@@ -148,9 +164,9 @@ impl Actuator {
         } else {
             (step.max(1) as f64 / furthest.max(1) as f64).min(1.0)
         };
-        for ((old, one), target) in self.volumes.iter().zip(wanted).zip(targets) {
+        for ((old, one), target) in olds.iter().zip(wanted).zip(targets) {
             let Some(one) = one else { continue };
-            let next = on_the_way(old.blocks, target.blocks, part);
+            let next = on_the_way(*old, target.blocks, part);
             if next == target.blocks {
                 continue;
             }
@@ -160,17 +176,22 @@ impl Actuator {
         }
     }
 
-    /// Who has a share of its own, if not all can.
-    fn choose_own(&self, wanted: &[Option<Wanted>], targets: &mut [Target], own_max: usize) {
+    /// Who has a share of its own, if not all can. Volumes with bounds come first: a cache keeps them
+    /// apart whatever their targets are.
+    fn choose_own(&self, wanted: &[Option<Wanted>], targets: &mut [Target], limits: &Limits) {
+        let own_max = limits.own_max;
         let mut places: Vec<usize> =
             (0..targets.len()).filter(|at| wanted[*at].is_some()).collect();
         if places.len() > own_max {
             let rank = |at: &usize| {
                 let one = wanted[*at].as_ref();
-                let promised =
-                    one.is_some_and(|one| one.min_blocks > 0 || one.pinned_blocks.is_some());
+                let bound = one.is_some_and(|one| {
+                    one.min_blocks > 0 || one.max_blocks < limits.capacity_blocks
+                });
+                let pinned = one.is_some_and(|one| one.pinned_blocks.is_some());
                 let had = if self.volumes[*at].own { OWN_FACTOR } else { 1 };
-                (!promised, std::cmp::Reverse(targets[*at].blocks.saturating_mul(had)), *at)
+                let size = std::cmp::Reverse(targets[*at].blocks.saturating_mul(had));
+                (!bound, !pinned, size, *at)
             };
             places.sort_by_key(rank);
         }
@@ -229,22 +250,44 @@ fn bound(one: &Wanted, target: &mut Target) {
     (target.blocks, target.why) = found;
 }
 
-/// Cuts what is more than there is: first what is beyond minima and pins, then these.
-fn fit(wanted: &[Option<Wanted>], targets: &mut [Target], capacity: u64) {
+/// Pins and minima.
+fn floors(wanted: &[Option<Wanted>]) -> Vec<u64> {
     let floor =
         |one: &Option<Wanted>| one.map_or(0, |one| one.pinned_blocks.unwrap_or(one.min_blocks));
-    let floors: u64 = wanted.iter().map(floor).fold(0, u64::saturating_add);
-    let room = capacity.saturating_sub(floors);
-    let beyond =
-        |(target, one): (&Target, &Option<Wanted>)| target.blocks.saturating_sub(floor(one));
-    let wish = targets.iter().zip(wanted).map(beyond).fold(0, u64::saturating_add);
-    for (target, one) in targets.iter_mut().zip(wanted) {
-        let floor = floor(one);
-        let own = if floors > capacity { scaled(floor, capacity, floors) } else { floor };
-        let more = target.blocks.saturating_sub(floor);
+    wanted.iter().map(floor).collect()
+}
+
+/// What the first plan leaves to each volume at least: what it holds but for a step, within its bounds
+/// and beside the minima and pins of all. So a volume that is quiet at first does not lose all that an
+/// earlier session has kept for it.
+fn kept(wanted: &[Option<Wanted>], floors: &[u64], limits: &Limits) -> Vec<u64> {
+    let step = part_of(limits.capacity_blocks as f64, limits.step_max).max(1);
+    let beyond = |(one, floor): (&Option<Wanted>, &u64)| match one {
+        Some(one) if one.pinned_blocks.is_none() => {
+            let most = one.held_blocks.saturating_sub(step).min(one.max_blocks);
+            most.saturating_sub(*floor)
+        }
+        _ => 0,
+    };
+    let beyond: Vec<u64> = wanted.iter().zip(floors).map(beyond).collect();
+    let sum = |blocks: &[u64]| blocks.iter().copied().fold(0, u64::saturating_add);
+    let (room, wish) = (limits.capacity_blocks.saturating_sub(sum(floors)), sum(&beyond));
+    let fits = |blocks: u64| if wish > room { scaled(blocks, room, wish) } else { blocks };
+    floors.iter().zip(beyond).map(|(floor, beyond)| floor + fits(beyond)).collect()
+}
+
+/// Cuts what is more than there is: first what is beyond these floors, then these.
+fn fit(floors: &[u64], targets: &mut [Target], capacity: u64, why: Why) {
+    let all = floors.iter().copied().fold(0, u64::saturating_add);
+    let room = capacity.saturating_sub(all);
+    let beyond = |(target, floor): (&Target, &u64)| target.blocks.saturating_sub(*floor);
+    let wish = targets.iter().zip(floors).map(beyond).fold(0, u64::saturating_add);
+    for (target, floor) in targets.iter_mut().zip(floors) {
+        let own = if all > capacity { scaled(*floor, capacity, all) } else { *floor };
+        let more = target.blocks.saturating_sub(*floor);
         let more = if wish > room { scaled(more, room, wish) } else { more };
         if own + more < target.blocks {
-            (target.blocks, target.why) = (own + more, Why::Cut);
+            (target.blocks, target.why) = (own + more, why);
         }
     }
 }
@@ -281,7 +324,7 @@ mod tests {
     fn plain(blocks: u64) -> Option<Wanted> {
         let policy = WritePolicy::Through;
         let (min_blocks, max_blocks, pinned_blocks) = (0, u64::MAX, None);
-        Some(Wanted { blocks, policy, min_blocks, max_blocks, pinned_blocks })
+        Some(Wanted { blocks, policy, min_blocks, max_blocks, pinned_blocks, held_blocks: 0 })
     }
 
     fn sizes(targets: &[Option<Target>]) -> Vec<u64> {
@@ -300,6 +343,34 @@ mod tests {
         let next = actuator.next(&[plain(505), plain(495)], &LIMITS);
         assert_eq!(sizes(&next), [500, 500], "for half a percent nothing is moved");
         assert_eq!(next[0].map(|target| target.why), Some(Why::Kept));
+    }
+
+    fn held(blocks: u64, held_blocks: u64) -> Option<Wanted> {
+        plain(blocks).map(|one| Wanted { held_blocks, ..one })
+    }
+
+    /// After a restart, only one of three asks for something in the first interval.
+    #[test]
+    fn the_first_plan_takes_no_more_than_a_step_of_what_is_held() {
+        let mut actuator = Actuator::default();
+        let wanted = [held(1000, 100), held(0, 600), held(0, 300)];
+        let next = actuator.next(&wanted, &LIMITS);
+        assert_eq!(sizes(&next), [600, 350, 50]);
+        assert!(next.iter().flatten().all(|target| target.why == Why::Step), "{next:?}");
+        let next = actuator.next(&wanted, &LIMITS);
+        assert!(sizes(&next)[0] <= 850 && sizes(&next)[1] >= 100, "{next:?}");
+        let min = plain(0).map(|one| Wanted { min_blocks: 700, ..one });
+        let next = Actuator::default().next(&[held(0, 900), min], &LIMITS);
+        assert_eq!(sizes(&next), [300, 700], "a minimum holds at once");
+    }
+
+    #[test]
+    fn a_volume_that_comes_back_with_its_blocks_keeps_them_but_for_steps() {
+        let mut actuator = Actuator::default();
+        actuator.next(&[plain(500)], &LIMITS);
+        let next = actuator.next(&[plain(500), held(0, 400)], &LIMITS);
+        assert_eq!(sizes(&next), [500, 150]);
+        assert_eq!(sizes(&actuator.next(&[plain(500), held(0, 150)], &LIMITS)), [500, 0]);
     }
 
     #[test]
@@ -347,6 +418,11 @@ mod tests {
         actuator.next(&[min, plain(100), plain(500)], &limits);
         let next = actuator.next(&[min, plain(100), plain(500)], &limits);
         assert_eq!(own(&next), [true, false, true], "five times as much is");
+        // What has a maximum has a group of its own in a cache, and takes its place in any case.
+        let max = plain(10).map(|one| Wanted { max_blocks: 20, ..one });
+        let pin = plain(0).map(|one| Wanted { pinned_blocks: Some(400), ..one });
+        let next = Actuator::default().next(&[plain(300), max, plain(250), pin], &limits);
+        assert_eq!(own(&next), [false, true, false, true]);
     }
 
     #[test]
@@ -389,8 +465,11 @@ mod tests {
                     let max_blocks = if draw(3) == 0 { share(&mut draw) * 3 } else { u64::MAX };
                     let pinned_blocks = (draw(9) == 0).then(|| share(&mut draw));
                     let (blocks, policy) = (draw(most * 2), WritePolicy::ALL[draw(4) as usize]);
-                    let wanted = Wanted { blocks, policy, min_blocks, max_blocks, pinned_blocks };
-                    (draw(8) > 0).then_some(wanted)
+                    let held_blocks = share(&mut draw);
+                    let bounds = plain(blocks).map(|one| Wanted { min_blocks, max_blocks, ..one });
+                    let wanted =
+                        bounds.map(|one| Wanted { policy, pinned_blocks, held_blocks, ..one });
+                    wanted.filter(|_| draw(8) > 0)
                 };
                 let wanted: Vec<_> = (0..volumes).map(|_| one()).collect();
                 let targets = actuator.next(&wanted, &limits);

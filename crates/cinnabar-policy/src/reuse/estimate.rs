@@ -36,6 +36,14 @@ impl Steps {
         self.add_up_to(most, range.end, -weight);
     }
 
+    /// Forgets what is for sizes above `most` only, but for those that share its bin.
+    pub(super) fn truncate(&mut self, most: u32) {
+        if self.0.len() > bin(most) + 1 {
+            self.0.truncate(bin(most) + 1);
+            self.0.shrink_to_fit();
+        }
+    }
+
     /// Bytes of RAM it takes.
     pub(super) const fn ram_bytes(&self) -> usize {
         self.0.capacity() * size_of::<f64>()

@@ -161,10 +161,14 @@ impl Sampled {
         }
     }
 
-    /// Sizes of cache above so many blocks are not told apart, which bounds the memory of curves. Called
-    /// before the first reference.
+    /// Sizes of cache above so many blocks are not told apart from now on, which bounds the memory of
+    /// curves. What was counted for larger ones is forgotten.
     pub fn set_size_max(&mut self, blocks: u64) {
         self.size_max = u32::try_from(blocks).unwrap_or(u32::MAX);
+        let Counted { total, useful, destages, read_only, .. } = &mut self.counted;
+        for steps in [total, useful, destages, read_only] {
+            steps.truncate(self.size_max);
+        }
     }
 
     /// A block counts as used again after so many reuses; otherwise one is enough. Called before the

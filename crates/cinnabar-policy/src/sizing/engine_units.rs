@@ -98,6 +98,7 @@ fn between(
 }
 
 #[cfg(test)]
+#[allow(clippy::cast_sign_loss, reason = "bytes and hits are not below zero")]
 mod tests {
     use super::*;
 

@@ -346,7 +346,8 @@ impl Profile {
             },
         };
         // No dice of its own: a draw more would move every seed.
-        features.throttles = allowed.throttles && features.plans && capacity_blocks % 2 == 0;
+        features.throttles =
+            allowed.throttles && features.plans && capacity_blocks.is_multiple_of(2);
         if features.tiny_bounds {
             setup.config.bounds = bounds::draw(sizes);
             setup.journal_pages = sizes.pick(&[None, Some(16), Some(24), Some(40)]);

@@ -39,8 +39,9 @@ impl Args {
             Some(args.get(at + 1).expect("a value behind each option").clone())
         };
         let number = |name| text(name).map(|text| text.parse::<f64>().expect("a number"));
-        let seed = number("--seed").map(|seed| seed as u64);
-        let seeds = number("--seeds").map_or(SEEDS, |seeds| seeds as u64);
+        let whole = |name| text(name).map(|text| text.parse::<u64>().expect("a whole number"));
+        let seed = whole("--seed");
+        let seeds = whole("--seeds").unwrap_or(SEEDS);
         let margin = number("--margin").or(Goal::DOMINANT.margin);
         Self {
             trace: args.first().expect("the recording self_loop4").into(),

@@ -76,7 +76,7 @@ impl Managed {
         let wanted = parts.iter().map(|part| {
             let (min_blocks, max_blocks, pinned_blocks) = (0, u64::MAX, None);
             let (blocks, policy) = (part.blocks, part.policy);
-            Some(Wanted { blocks, policy, min_blocks, max_blocks, pinned_blocks })
+            Some(Wanted { blocks, policy, min_blocks, max_blocks, pinned_blocks, held_blocks: 0 })
         });
         let limits = Limits {
             capacity_blocks: CAPACITY,

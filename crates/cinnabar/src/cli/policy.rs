@@ -128,7 +128,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             let path = format!("/v1/policy/pins/{}", escape(name));
             let pin = PinInput { size: size.clone() };
             let plan: PlanReport = daemon.send(Method::PUT, &path, &pin)?;
-            output::text(&show::target(&plan, name))
+            output::text(&show::target(&plan, name)?)
         }
         Command::Unpin { name, daemon } => {
             check_name(name)?;

@@ -188,6 +188,7 @@ fn sample(reads: u64) -> DataStatus {
     recorder.record_ns(8_100_000);
     let volume = VolumeStatus {
         config: input.check(Path::new("/base")).expect("valid settings"),
+        mode_by_operator: false,
         state: State::Serving,
         reason: String::new(),
         waiting: None,

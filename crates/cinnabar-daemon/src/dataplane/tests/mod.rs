@@ -7,6 +7,7 @@ mod degrade;
 mod disks;
 mod failures;
 mod lost;
+mod managed;
 mod mirror;
 mod paused;
 mod qos;

@@ -311,7 +311,11 @@ fn turn(plane: &mut Plane) {
     plane.turn().expect("it goes on");
 }
 
-fn turn_until(plane: &mut Plane, what: &str, mut reached: impl FnMut(&mut Plane) -> bool) {
+pub(super) fn turn_until(
+    plane: &mut Plane,
+    what: &str,
+    mut reached: impl FnMut(&mut Plane) -> bool,
+) {
     let since = Instant::now();
     while !reached(plane) {
         assert!(since.elapsed() < Duration::from_secs(30), "{what}");

@@ -21,14 +21,18 @@ impl Plane {
         &mut self,
         now: Instant,
         key: usize,
-        mode: VolumeMode,
+        (mode, by_operator): (VolumeMode, bool),
         answer: AnswerTo<()>,
     ) {
-        let volume = &self.volumes[key];
+        let volume = &mut self.volumes[key];
+        // What can't be had changes nothing.
+        let before = volume.mode_by_operator;
+        let by_operator = by_operator || before;
         let (old, changes) = (volume.config.mode, volume.writes.changes());
         // One that could not join when it was attached may try again.
         let may_join = mode == VolumeMode::WriteBack && volume.claims.is_none();
         if mode == old && !may_join {
+            volume.mode_by_operator = by_operator;
             let _ = answer.send(Ok(()));
             return;
         }
@@ -42,6 +46,7 @@ impl Plane {
                 return;
             }
             self.take_mode(key, mode);
+            self.volumes[key].mode_by_operator = by_operator;
             self.leave_log(now, key, Change::Leave, (true, false));
             let _ = answer.send(Ok(()));
             return;
@@ -69,6 +74,7 @@ impl Plane {
         if self.volumes[key].writes.route() != Route::Engine {
             // It was on its way back already, or never left.
             self.take_mode(key, mode);
+            self.volumes[key].mode_by_operator = by_operator;
             let _ = answer.send(Ok(()));
             return;
         }
@@ -84,7 +90,8 @@ impl Plane {
         let claims = self.claims_for(key, incarnation);
         self.take_mode(key, mode);
         let volume = &mut self.volumes[key];
-        (volume.claims, volume.change) = (claims, Change::Join(answer, old));
+        volume.mode_by_operator = by_operator;
+        (volume.claims, volume.change) = (claims, Change::Join(answer, (old, before)));
         let step = volume.writes.join(true);
         self.write_step(now, key, step);
     }

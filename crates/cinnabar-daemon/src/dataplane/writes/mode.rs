@@ -20,7 +20,7 @@ pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
 impl Plane {
     /// A volume, as long as it is installed.
-    pub(super) fn subject(&self, key: usize) -> Subject {
+    pub(in super::super) fn subject(&self, key: usize) -> Subject {
         Subject { key, number: self.volumes[key].number }
     }
 
@@ -135,7 +135,7 @@ impl Plane {
     }
 
     /// The log has answered the command of a step.
-    pub(super) fn log_step_done(
+    pub(in super::super) fn log_step_done(
         &mut self,
         now: Instant,
         subject: Subject,
@@ -246,8 +246,9 @@ impl Plane {
                 let failed = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
                 return self.refuse_attach(now, key, answer, failed);
             }
-            Change::Join(answer, mode) => {
+            Change::Join(answer, (mode, by_operator)) => {
                 self.take_mode(key, mode);
+                self.volumes[key].mode_by_operator = by_operator;
                 let failed = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
                 let _ = answer.send(Err(failed));
             }
@@ -279,11 +280,17 @@ impl Plane {
                 return self.has_opened(now, key, answer);
             }
             Change::Attach(answer) => return self.refuse_attach(now, key, answer, error),
-            Change::Join(answer, mode) => {
+            Change::Join(answer, (mode, by_operator)) => {
                 self.take_mode(key, mode);
+                self.volumes[key].mode_by_operator = by_operator;
                 let _ = answer.send(Err(error));
             }
-            Change::None | Change::Leave => {
+            Change::Leave => {
+                tracing::warn!(volume = volume.config.name, reason = %error, "it stays in the write log");
+                // So another try to leave is one.
+                self.take_mode(key, VolumeMode::WriteBack);
+            }
+            Change::None => {
                 let volume = &volume.config.name;
                 tracing::warn!(volume, reason = %error, "it stays in the write log");
             }

@@ -2,7 +2,7 @@
 
 use crate::cli::output;
 use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport, ShareReport};
-use cinnabar_text::{Table, show_size};
+use cinnabar_text::{Failure, Table, show_size};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -11,7 +11,7 @@ pub(super) fn plan(plan: &PlanReport, diff: bool) -> String {
     let header =
         ["VOLUME", "PLANNED", "TARGET", "GRANTED", "HELD", "POLICY", "HITS", "EXPECTED", "WHY"];
     let mut table = Table::new(1, &header).least(&["POLICY", "HITS", "GRANTED", "EXPECTED"]);
-    let changes = |share: &&ShareReport| !diff || share.target_bytes != share.granted_bytes;
+    let changes = |share: &&ShareReport| !diff || share.target_bytes != share.before_bytes;
     for share in plan.volumes.iter().filter(changes) {
         table.push(vec![
             share.volume.clone(),
@@ -57,11 +57,24 @@ pub(super) fn plan(plan: &PlanReport, diff: bool) -> String {
 }
 
 /// What one volume is to have.
-pub(super) fn target(plan: &PlanReport, name: &str) -> String {
+///
+/// # Errors
+/// If the plan with it was not carried out.
+pub(super) fn target(plan: &PlanReport, name: &str) -> Result<String, Failure> {
+    if !plan.applied {
+        let message =
+            format!("{name} is pinned, but the plan was not carried out: {}", plan.trouble);
+        return Err(Failure::at_run_time(message, "the next plan tries it again"));
+    }
     let share = plan.volumes.iter().find(|share| share.volume == name);
-    share.map_or_else(String::new, |share| {
+    let mut text = share.map_or_else(String::new, |share| {
         format!("{name} is to have {} ({})\n", size(share.target_bytes), share.why)
-    })
+    });
+    if !plan.trouble.is_empty() {
+        // Writing to a string does not fail.
+        let _ok = writeln!(text, "note: {}", plan.trouble);
+    }
+    Ok(text)
 }
 
 /// Why a volume has what it has.
@@ -168,4 +181,45 @@ fn size(bytes: Option<u64>) -> String {
 
 fn percent(part: f64) -> String {
     format!("{:.1} %", part * 100.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn sample() -> PlanReport {
+        let share = |name: &str, target_bytes, before_bytes| ShareReport {
+            volume: name.into(),
+            target_bytes: Some(target_bytes),
+            before_bytes,
+            // Whole segments: hardly ever what a plan says.
+            granted_bytes: Some(4 << 20),
+            why: "pinned".into(),
+            ..ShareReport::default()
+        };
+        let volumes = vec![
+            share("same", 5 << 20, Some(5 << 20)),
+            share("grows", 9 << 20, Some(4 << 20)),
+            share("new", 4 << 20, None),
+        ];
+        PlanReport { volumes, applied: true, ..PlanReport::default() }
+    }
+
+    #[test]
+    fn a_difference_is_one_from_the_plan_before() {
+        let text = plan(&sample(), true);
+        assert!(text.contains("grows") && text.contains("new") && !text.contains("same"), "{text}");
+        assert!(plan(&sample(), false).contains("same"));
+    }
+
+    #[test]
+    fn a_pin_that_does_not_hold_yet_is_a_failure() {
+        let mut plan = PlanReport { trouble: "12 have one together".into(), ..sample() };
+        let text = target(&plan, "same").expect("it was carried out");
+        assert_eq!(text, "same is to have 5.0 MiB (pinned)\nnote: 12 have one together\n");
+        (plan.applied, plan.trouble) = (false, "the device is gone".into());
+        let failure = target(&plan, "same").expect_err("it was not");
+        assert!(failure.message.ends_with("not carried out: the device is gone"), "{failure:?}");
+        assert_eq!(failure.code, 1);
+    }
 }
