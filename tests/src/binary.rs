@@ -57,3 +57,16 @@ fn build(what: &[&str]) -> Result<PathBuf> {
         .find_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
         .context("cargo named no executable")
 }
+
+/// The target folder that this program lies in, whatever it is called. Cargo marks it.
+///
+/// # Errors
+/// When it lies elsewhere.
+pub fn target_folder() -> Result<PathBuf> {
+    let program = std::env::current_exe()?;
+    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
+    match target {
+        Some(target) => Ok(target.to_owned()),
+        None => bail!("{} does not lie in a target folder", program.display()),
+    }
+}

@@ -3,8 +3,8 @@
 //! Installing the package would bring a boot loader's worth of scripts with it; its files are all
 //! that is needed.
 
+use crate::binary;
 use crate::process::output;
-use crate::tools;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -72,7 +72,7 @@ impl Kernel {
 
 /// Where it is unpacked.
 fn folder() -> Result<PathBuf> {
-    Ok(tools::target_folder()?.join("guest-kernel"))
+    Ok(binary::target_folder()?.join("guest-kernel"))
 }
 
 /// The first entry whose name begins with `prefix`.

@@ -1,7 +1,7 @@
 //! Python packages that tests use: in an environment of their own below the target folder.
 
+use crate::binary;
 use crate::process::outcome;
-use crate::tools;
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::PathBuf;
@@ -68,6 +68,6 @@ impl Environment {
     }
 
     fn folder(&self) -> Result<PathBuf> {
-        Ok(tools::target_folder()?.join("python").join(self.name))
+        Ok(binary::target_folder()?.join("python").join(self.name))
     }
 }

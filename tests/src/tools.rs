@@ -1,7 +1,6 @@
 //! The outside programs that tests, demo and benchmarks use, and where Debian keeps them.
 
 use crate::kernel;
-use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// An outside program, or files of a package.
@@ -142,18 +141,5 @@ impl Tool {
             How::Installed => find(self.command).is_some(),
             How::Unpacked => kernel::find().is_some(),
         }
-    }
-}
-
-/// The target folder that this program lies in, whatever it is called. Cargo marks it.
-///
-/// # Errors
-/// When it lies elsewhere.
-pub fn target_folder() -> Result<PathBuf> {
-    let program = std::env::current_exe()?;
-    let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());
-    match target {
-        Some(target) => Ok(target.to_owned()),
-        None => bail!("{} does not lie in a target folder", program.display()),
     }
 }

@@ -61,6 +61,11 @@ const ALLOWED: &[Allowed] = &[
         reason: "ranks order the segments of a share group",
     },
     Allowed {
+        member: "crates/cinnabar-policy",
+        modules: &["sizing::engine_units", "sizing::volume"],
+        reason: "a volume holds what the engine would do with its share, which is divided into its units",
+    },
+    Allowed {
         member: "crates/cinnabar-shards",
         modules: &["commands", "requests", "router"],
         reason: "the router holds what each kind of join waits for",

@@ -2,8 +2,6 @@
 //! through plans; behind it, while the budget's account is empty, nothing goes to flash.
 
 use super::report::BudgetReport;
-use super::thread::Manager;
-use cinnabar_messages::Message;
 use cinnabar_policy::endurance::Endurance;
 
 /// Between two looks.
@@ -15,7 +13,7 @@ pub(super) struct Budget {
     endurance: Endurance,
     looks_at_us: u64,
     /// As the data plane was last told: blocks go to flash.
-    admits: bool,
+    pub(super) admits: bool,
 }
 
 impl Budget {
@@ -26,12 +24,12 @@ impl Budget {
     }
 
     /// Whether it is time to look.
-    const fn is_due(&self, now_us: u64) -> bool {
+    pub(super) const fn is_due(&self, now_us: u64) -> bool {
         now_us >= self.looks_at_us
     }
 
     /// So many bytes have been written in all; gives what the data plane is to be told, if it is news.
-    fn look(&mut self, now_us: u64, written: u64) -> Option<bool> {
+    pub(super) fn look(&mut self, now_us: u64, written: u64) -> Option<bool> {
         self.looks_at_us = now_us.saturating_add(LOOK_US);
         let admits = self.endurance.wrote_in_all(ns(now_us), written);
         (admits != self.admits).then_some(admits)
@@ -63,32 +61,6 @@ impl Budget {
 
 const fn ns(us: u64) -> u64 {
     us.saturating_mul(1000)
-}
-
-impl Manager {
-    /// Looks at what was written, when it is time, and has the data plane let in what the budget bears.
-    pub(super) fn hold_budget(&mut self) {
-        let now_us = self.watch.now_us();
-        if !self.budget.as_ref().is_some_and(|budget| budget.is_due(now_us)) {
-            return;
-        }
-        // Without an answer nothing is known: it is asked for again.
-        let Ok(status) = self.status() else { return };
-        let written = status.cache.counters.flash_written_bytes;
-        let Some(budget) = &mut self.budget else { return };
-        let Some(admits) = budget.look(now_us, written).filter(|_| self.config.apply) else {
-            return;
-        };
-        match self.ask(|answer| Message::AdoptAdmission { admits, answer }) {
-            Ok(()) => {
-                tracing::info!(admits, "the budget of SSD writes");
-                if let Some(budget) = &mut self.budget {
-                    budget.admits = admits;
-                }
-            }
-            Err(error) => tracing::warn!(admits, reason = %error, "the budget is not held"),
-        }
-    }
 }
 
 #[cfg(test)]

@@ -109,6 +109,30 @@ impl Manager {
         }
     }
 
+    /// Looks at what was written, when it is time, and has the data plane let in what the budget bears.
+    fn hold_budget(&mut self) {
+        let now_us = self.watch.now_us();
+        if !self.budget.as_ref().is_some_and(|budget| budget.is_due(now_us)) {
+            return;
+        }
+        // Without an answer nothing is known: it is asked for again.
+        let Ok(status) = self.status() else { return };
+        let written = status.cache.counters.flash_written_bytes;
+        let Some(budget) = &mut self.budget else { return };
+        let Some(admits) = budget.look(now_us, written).filter(|_| self.config.apply) else {
+            return;
+        };
+        match self.ask(|answer| Message::AdoptAdmission { admits, answer }) {
+            Ok(()) => {
+                tracing::info!(admits, "the budget of SSD writes");
+                if let Some(budget) = &mut self.budget {
+                    budget.admits = admits;
+                }
+            }
+            Err(error) => tracing::warn!(admits, reason = %error, "the budget is not held"),
+        }
+    }
+
     fn learn_capacity(&mut self) {
         if let Ok(status) = self.status() {
             self.watch.planning().set_capacity(status.cache.counters.capacity_blocks);

@@ -2,7 +2,7 @@
 //!
 //! Curves of reuse distances charge every miss and every write with a flash write. The engine admits by
 //! probation, ghost and the history of writes, and writes a part of that. So beside the curves small
-//! caches run by the engine's rules ([`small`]), one for each of [`PARTS`] sizes and both ways to treat a
+//! caches run by the engine's rules (`small`), one for each of [`PARTS`] sizes and both ways to treat a
 //! write, over a sample of the blocks whose rate follows from the cache's size. Which way of admission the
 //! engine takes is for all volumes together: four more small caches of the whole size, shared by all,
 //! decide it as the engine's do. Bounded in memory and work, and the same references give the same counts.

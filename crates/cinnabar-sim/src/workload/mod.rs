@@ -353,17 +353,7 @@ impl Profile {
             setup.journal_pages = sizes.pick(&[None, Some(16), Some(24), Some(40)]);
         }
         let mut volumes = draw_volumes(dice, &features, capacity_blocks);
-        for volume in &mut volumes {
-            // Where edges of blocks are read, changed and written back, what was lost can come back.
-            let merges = volume.align_bytes > 512;
-            if features.server_restarts && !merges && sizes.chance(0.5) {
-                // A server can prove nothing.
-                volume.server = true;
-                volume.proof = false;
-                volume.exclusive |= sizes.chance(0.6);
-            }
-            volume.replays = features.replays && more.chance(0.7);
-        }
+        draw_servers(&mut volumes, &features, more, sizes);
         let mut sessions = draw_sessions(dice, &features);
         for session in &mut sessions {
             // What is more than the shards has no owner.
@@ -411,6 +401,26 @@ impl Profile {
         let bounds_ns = [1_000_000_000, 3_000_000_000, 10_000_000_000];
         let bound_ns = dice.chance(0.8).then(|| dice.pick(&bounds_ns));
         self.device_timeout_ns = bound_ns.filter(|_| self.features.device_time_outs);
+    }
+}
+
+/// Which volumes are on servers, and which are recorded.
+fn draw_servers(
+    volumes: &mut [VolumeProfile],
+    features: &Features,
+    more: &mut Dice,
+    sizes: &mut Dice,
+) {
+    for volume in volumes {
+        // Where edges of blocks are read, changed and written back, what was lost can come back.
+        let merges = volume.align_bytes > 512;
+        if features.server_restarts && !merges && sizes.chance(0.5) {
+            // A server can prove nothing.
+            volume.server = true;
+            volume.proof = false;
+            volume.exclusive |= sizes.chance(0.6);
+        }
+        volume.replays = features.replays && more.chance(0.7);
     }
 }
 

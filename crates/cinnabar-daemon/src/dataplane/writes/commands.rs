@@ -50,22 +50,8 @@ impl Plane {
             self.leave_log(now, key, Change::Leave, (true, false));
             let _ = answer.send(Ok(()));
             return;
-        } else if volume.config.read_only {
-            let message = "a read-only volume has nothing to write back";
-            Some(CommandError::new(CommandErrorKind::Invalid, message, "leave its mode as it is"))
         } else {
-            match &self.writes {
-                Writes::On(_) => self.unguarded(key),
-                Writes::Off => {
-                    let message = "mode write-back needs a write log, and none is configured";
-                    let hint = "set write_log in [cache] and restart the daemon";
-                    Some(CommandError::new(CommandErrorKind::Invalid, message, hint))
-                }
-                Writes::Missing { reason, .. } => {
-                    let hint = "restart the daemon when it is there";
-                    Some(CommandError::new(CommandErrorKind::Io, reason.clone(), hint))
-                }
-            }
+            self.cannot_join(key)
         };
         if let Some(error) = error {
             let _ = answer.send(Err(error));
@@ -94,6 +80,27 @@ impl Plane {
         (volume.claims, volume.change) = (claims, Change::Join(answer, (old, before)));
         let step = volume.writes.join(true);
         self.write_step(now, key, step);
+    }
+
+    /// Why a volume can't be written back, if so.
+    fn cannot_join(&self, key: usize) -> Option<CommandError> {
+        if self.volumes[key].config.read_only {
+            let message = "a read-only volume has nothing to write back";
+            let hint = "leave its mode as it is";
+            return Some(CommandError::new(CommandErrorKind::Invalid, message, hint));
+        }
+        match &self.writes {
+            Writes::On(_) => self.unguarded(key),
+            Writes::Off => {
+                let message = "mode write-back needs a write log, and none is configured";
+                let hint = "set write_log in [cache] and restart the daemon";
+                Some(CommandError::new(CommandErrorKind::Invalid, message, hint))
+            }
+            Writes::Missing { reason, .. } => {
+                let hint = "restart the daemon when it is there";
+                Some(CommandError::new(CommandErrorKind::Io, reason.clone(), hint))
+            }
+        }
     }
 
     /// Brings everything that was acknowledged to a volume's back end.
