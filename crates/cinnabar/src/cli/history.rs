@@ -130,7 +130,7 @@ mod tests {
         };
         let cells = row(&sample, 12_000);
         assert_eq!(cells[..5], ["7 s", "100", "0", "50.0%", "80 us"]);
-        assert_eq!(cells[6..], ["-", "-", "2", "4 KiB", "1 MiB", "-"]);
+        assert_eq!(cells[6..], ["-", "-", "2", "4.0 KiB", "1.0 MiB", "-"]);
         assert_eq!(render(&SamplesReport::default(), 0), "nothing was kept in that time\n");
     }
 }
