@@ -83,7 +83,7 @@ pub const XMLLINT: Tool = Tool::new("xmllint", "libxml2-utils", "checks XML agai
 pub const PYTHON: Tool = Tool::new(
     "/usr/share/doc/python3-venv/copyright",
     "python3-venv",
-    "libCacheSim, to compare speed with",
+    "packages of PyPI: libCacheSim to compare speed with, a client of the control API",
 );
 /// Prometheus' checker of its files. Used where it is, and never fetched: its package starts a server.
 pub const PROMTOOL: Tool = Tool::new("promtool", "prometheus", "checks the alert rules");
