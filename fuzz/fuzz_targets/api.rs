@@ -1,5 +1,5 @@
-//! A connection to the HTTP address: no panic, no answer that is not HTTP, and nothing that changes
-//! anything without the token.
+//! A connection to the HTTP address: no panic, no answer that is not HTTP, nothing that changes
+//! anything without the token, and no task that goes on once the client has left.
 
 #![no_main]
 
@@ -26,6 +26,8 @@ const TOKEN: &[u8] = b"mqPZ3wTq9nB1xYv7KfRt0sLc5Hd8Ju2E";
 const LEN_MAX: usize = 16 << 10;
 /// A connection is over after that: some answers have no end.
 const LIFE_MAX: Duration = Duration::from_millis(200);
+/// What a connection has begun ends within this time, far longer than it takes.
+const END_MAX: Duration = Duration::from_secs(5);
 
 /// A data plane that answers nothing and counts what would change something.
 #[derive(Debug, Default)]
@@ -110,6 +112,16 @@ impl Site {
                 () = served => Vec::new(),
                 answer = asked => answer,
             }
+        });
+        self.runtime.block_on(async {
+            let ends = async {
+                // Also because a task's buffers may look leaked: `bytes` keeps an emptied one by its end.
+                while self.runtime.metrics().num_alive_tasks() > 0 {
+                    tokio::time::sleep(Duration::from_micros(100)).await;
+                }
+            };
+            let ended = tokio::time::timeout(END_MAX, ends).await;
+            assert!(ended.is_ok(), "a task goes on though its client has left");
         });
         assert!(answer.is_empty() || answer.starts_with(b"HTTP/1."), "{answer:?}");
         let changes = self.plane.changes.load(Ordering::Relaxed) - before;

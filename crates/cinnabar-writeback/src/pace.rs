@@ -5,7 +5,7 @@
 //!
 //! | misses since the last decision | requests at a time |
 //! |---|---|
-//! | none for five ticks | all that there are |
+//! | none for five ticks | as many as end within half a tick |
 //! | the first ones after that | one |
 //! | half as long again as usual, or longer | half as many |
 //! | quicker than that, and requests had to wait | one more |
@@ -16,7 +16,12 @@
 //!
 //! Never fewer than one; and no fewer than it takes for what is dirty to be at the back end when half of
 //! `rpo` is over, at the pace of the last writes. From then on, while the log is half as full as it may
-//! be, or when a command or a guest waits for the destage, all go.
+//! be, or when a command or a guest waits for the destage, it goes as if no guest read.
+//!
+//! Without misses, too, only so many are under way that each takes at most half a tick (or twice as long
+//! as one that nothing is before): what lies in a slow back end's queue can't be called back, and the first miss
+//! waits behind it. It is enough to keep a back end busy: twice as many each tick that has them wait,
+//! half as many once they take longer.
 
 use crate::destage::Destage;
 use crate::format::SEGMENT_PAGES;
@@ -25,6 +30,9 @@ use crate::mutant::Mutant;
 use crate::seam::{Misses, Place};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Op, Payload};
+use free::Free;
+
+mod free;
 
 /// Ticks without a miss after which guests don't count as reading.
 const IDLE_TICKS: u64 = 5;
@@ -104,19 +112,28 @@ pub(crate) struct Pace {
     waited: bool,
     /// Time that a block of the destage takes, in ns.
     block_ns: u64,
+    /// How many while guests' misses don't pace it.
+    free: Free,
+    /// More are under way than would be begun now: some are of a time with another bound.
+    crowded: bool,
 }
 
 impl Pace {
     /// How many requests may be under way.
     pub(crate) fn at_most(&self) -> u32 {
         match self.reason {
-            PaceReason::Off | PaceReason::Idle | PaceReason::Pressed => ALL,
+            PaceReason::Off | PaceReason::Idle | PaceReason::Pressed => self.free.depth,
             _ => self.depth.max(self.floor).max(1),
         }
     }
 
+    /// How many while something waits for the destage.
+    pub(crate) fn pressed(&self) -> u32 {
+        self.at_most().max(self.free.depth)
+    }
+
     pub(crate) fn status(&self) -> PaceStatus {
-        let at_most = Some(self.at_most()).filter(|most| *most != ALL);
+        let at_most = Some(self.at_most()).filter(|_| self.reason != PaceReason::Off);
         let miss_ns = (self.lately_ns, self.usual_ns.unwrap_or(0));
         PaceStatus { at_most, reason: self.reason, miss_ns }
     }
@@ -139,16 +156,24 @@ impl Pace {
         self.misses.total_ns = self.misses.total_ns.saturating_add(misses.total_ns);
     }
 
-    /// A request of the destage is under way; `waits`: others have to wait for their turn.
-    pub(crate) const fn writes(&mut self, waits: bool) {
+    /// A request of the destage begins while none is under way.
+    pub(crate) const fn begins(&mut self) {
+        self.free.begins();
+    }
+
+    /// So many requests of the destage are under way; `waits`: others have to wait for their turn.
+    pub(crate) fn writes(&mut self, under_way: u32, waits: bool) {
         self.wrote = true;
         self.waited |= waits;
+        self.free.waited |= waits;
+        self.crowded |= under_way > self.at_most();
     }
 
     /// One of them has ended.
     pub(crate) fn wrote(&mut self, blocks: u64, took_ns: u64) {
         let each = took_ns / blocks.max(1);
         self.block_ns = if self.block_ns == 0 { each } else { (self.block_ns * 7 + each) / 8 };
+        self.free.ended(took_ns);
     }
 
     /// Decides, if a tick is over. A tick of 0: nothing is paced.
@@ -157,6 +182,8 @@ impl Pace {
             return;
         }
         self.decided = now;
+        let bounds = self.at_most() == self.free.depth;
+        self.free.decide(tick_ns, bounds);
         let since = self.missed.map_or(u64::MAX, |at| now.since_ns(at));
         let was_free = matches!(self.reason, PaceReason::Off | PaceReason::Idle);
         if since >= tick_ns.saturating_mul(IDLE_TICKS) {
@@ -169,6 +196,7 @@ impl Pace {
             self.follow_misses(now, !was_free);
             (self.wrote, self.waited) = (false, false);
         }
+        self.crowded = false;
         if self.reason == PaceReason::Idle {
             return;
         }
@@ -188,12 +216,12 @@ impl Pace {
         let Misses { reads, total_ns } = std::mem::take(&mut self.misses);
         let mean = total_ns / reads;
         self.lately_ns = mean;
-        let alone = !self.wrote || paced && self.at_most() == 1;
+        let alone = !self.wrote || paced && self.at_most() == 1 && !self.crowded;
         match self.probe {
             // What was under way before has ended by now.
             Some((depth, true)) => return self.probe = Some((depth, false)),
             Some((depth, false)) => (self.depth, self.probe) = (depth, None),
-            None if !paced => {}
+            None if !paced || self.crowded => {}
             None if self.wrote && self.usual_ns.is_some_and(|usual| mean > usual + usual / 2) => {
                 (self.depth, self.reason) = ((self.depth / 2).max(1), PaceReason::Slow);
             }
@@ -205,7 +233,7 @@ impl Pace {
         let usual = self.usual_ns.unwrap_or(mean);
         if alone {
             (self.usual_ns, self.learnt) = (Some(usual / 2 + mean / 2), now);
-        } else if paced {
+        } else if paced && !self.crowded {
             self.usual_ns = Some(usual.min(mean));
             if self.floor <= 1 && now.since_ns(self.learnt) >= PROBE_NS {
                 self.probe = Some((self.depth, true));
@@ -218,11 +246,11 @@ impl Pace {
     fn needs(&self, load: &Load) -> u32 {
         let left_ns = (load.rpo_ns / 2).saturating_sub(load.age_ns);
         if left_ns == 0 {
-            return ALL;
+            return self.free.depth;
         }
         // What is under way at a time is what ends in a time, by how long each takes.
         let work_ns = u128::from(load.dirty_blocks) * u128::from(self.block_ns);
-        work_ns.div_ceil(u128::from(left_ns)).min(u128::from(DEPTH_MAX)) as u32
+        work_ns.div_ceil(u128::from(left_ns)).min(u128::from(self.free.depth)) as u32
     }
 }
 
@@ -246,7 +274,7 @@ impl<P: Payload> WriteLog<P> {
         if let Destage::Running(run) = &volume.destage
             && run.writing > 0
         {
-            volume.pace.writes(!run.ready.is_empty());
+            volume.pace.writes(run.writing, !run.ready.is_empty());
         }
         volume.pace.saw(now, misses);
         volume.pace.decide(now, tick_ns, &load);
@@ -256,7 +284,13 @@ impl<P: Payload> WriteLog<P> {
     /// Gives the engine as many requests of a destage as its pace allows, in order.
     pub(crate) fn send_writes(&mut self, place: u16) {
         let now = self.now;
-        let most = if self.load(place).pressed { ALL } else { self.volume(place).pace.at_most() };
+        let is_pressed = self.load(place).pressed;
+        let is_paced = self.config.pace_ns > 0;
+        let most = match &self.volume(place).pace {
+            _ if !is_paced => ALL,
+            pace if is_pressed => pace.pressed(),
+            pace => pace.at_most(),
+        };
         let last_first = self.config.mutants.is(Mutant::PacedUnordered);
         loop {
             let volume = self.volume(place);
@@ -264,12 +298,15 @@ impl<P: Payload> WriteLog<P> {
             if run.ready.is_empty() || run.writing >= most {
                 let waits = !run.ready.is_empty();
                 if run.writing > 0 {
-                    volume.pace.writes(waits);
+                    volume.pace.writes(run.writing, waits);
                 }
                 return;
             }
             let next = if last_first { run.ready.pop_back() } else { run.ready.pop_front() };
             let Ready { span, data, fua } = next.expect("just looked at");
+            if run.writing == 0 {
+                volume.pace.begins();
+            }
             run.writing += 1;
             let blocks = span.blocks();
             volume.destaged_blocks += blocks;

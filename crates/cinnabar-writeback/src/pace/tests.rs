@@ -6,11 +6,12 @@ const TICK_NS: u64 = 100_000_000;
 const S: u64 = 1_000_000_000;
 
 /// A miss takes 1 ms, and `each_percent` more for each request of the destage; a request of one block
-/// takes 10 ms, whatever else is under way.
+/// takes 10 ms, and `each_ns` more for each other one that is under way.
 struct Model {
     pace: Pace,
     now: Instant,
     each_percent: u64,
+    each_ns: u64,
     misses_a_tick: u64,
     dirty_blocks: u64,
     /// As much is written as is destaged.
@@ -28,6 +29,7 @@ impl Model {
             pace: Pace::default(),
             now: Instant(1),
             each_percent,
+            each_ns: 0,
             misses_a_tick: 20,
             dirty_blocks: 100_000,
             endless: true,
@@ -45,7 +47,7 @@ impl Model {
             rpo_ns: self.rpo_ns,
             pressed: self.pressed,
         };
-        let most = if self.pressed { ALL } else { self.pace.at_most() };
+        let most = if self.pressed { self.pace.pressed() } else { self.pace.at_most() };
         // Each of them ends ten times a tick.
         self.writing = u64::from(most).min(self.dirty_blocks).min(1_000);
         if !self.endless {
@@ -53,8 +55,8 @@ impl Model {
         }
         self.miss_ns = 1_000_000 + self.writing * 10_000 * self.each_percent;
         if self.writing > 0 {
-            self.pace.writes(self.writing < self.dirty_blocks);
-            self.pace.wrote(1, 10_000_000);
+            self.pace.writes(self.writing as u32, self.writing < self.dirty_blocks);
+            self.pace.wrote(1, 10_000_000 + (self.writing - 1) * self.each_ns);
         }
         self.now = self.now.plus_ns(TICK_NS);
         let reads = self.misses_a_tick;
@@ -106,8 +108,9 @@ fn one_request_goes_whatever_misses_say() {
 fn without_misses_all_go_and_the_first_miss_is_not_met_by_a_crowd() {
     let mut model = Model::new(10);
     model.misses_a_tick = 0;
-    assert!(model.ticks(20).iter().all(|tick| tick.0 == 1_000));
-    assert_eq!(model.pace.status().at_most, None);
+    let all: Vec<u64> = model.ticks(20).iter().map(|tick| tick.0).collect();
+    assert!(all.starts_with(&[32, 64, 128, 256, 256]), "{all:?}");
+    assert_eq!(model.pace.status().at_most, Some(DEPTH_MAX));
     assert_eq!(model.pace.reason, PaceReason::Idle);
     model.misses_a_tick = 20;
     model.ticks(2);
@@ -116,7 +119,56 @@ fn without_misses_all_go_and_the_first_miss_is_not_met_by_a_crowd() {
     assert!(model.pace.usual_ns.is_some_and(|ns| ns < 1_200_000), "{:?}", model.pace.usual_ns);
     model.misses_a_tick = 0;
     model.ticks(8);
-    assert_eq!(model.writing, 1_000);
+    assert_eq!(model.writing, 256);
+}
+
+/// What is in its queue can't be called back once a guest reads.
+#[test]
+fn a_slow_back_end_gets_no_queue_while_no_guest_reads() {
+    for pressed in [false, true] {
+        let mut model = Model::new(10);
+        (model.misses_a_tick, model.each_ns, model.pressed) = (0, 5_000_000, pressed);
+        let all: Vec<u64> = model.ticks(200).iter().map(|tick| tick.0).collect();
+        // Nine of them take 50 ms each.
+        assert!(all.iter().skip(4).all(|depth| (4..=16).contains(depth)), "{all:?}");
+        assert!(all[100..].contains(&8), "{all:?}");
+    }
+}
+
+/// A back end behind a long line: more at a time make no queue there.
+#[test]
+fn a_distant_back_end_gets_as_many_as_a_near_one() {
+    let mut pace = Pace::default();
+    for tick in 1..20 {
+        let now = Instant(tick * TICK_NS);
+        if tick < 3 {
+            pace.begins();
+        }
+        pace.writes(32, true);
+        pace.wrote(1, 150_000_000);
+        pace.decide(now, TICK_NS, &Load { rpo_ns: S, ..Load::default() });
+    }
+    assert_eq!(pace.at_most(), DEPTH_MAX);
+}
+
+/// Requests of a time without misses may still be under way when misses come.
+#[test]
+fn misses_beside_a_crowd_are_not_usual() {
+    let mut pace = Pace::default();
+    let load = Load { rpo_ns: 3_600 * S, ..Load::default() };
+    let mut tick = 0;
+    let mut after = |pace: &mut Pace, under_way: u32, miss_ns: u64| {
+        tick += 1;
+        pace.writes(under_way, true);
+        pace.reads();
+        pace.saw(Instant(tick * TICK_NS), Misses { reads: 10, total_ns: 10 * miss_ns });
+        pace.decide(Instant(tick * TICK_NS), TICK_NS, &load);
+        (pace.at_most(), pace.usual_ns)
+    };
+    for _ in 0..5 {
+        assert_eq!(after(&mut pace, 30, 500_000_000), (1, None));
+    }
+    assert_eq!(after(&mut pace, 1, 5_000_000), (2, Some(5_000_000)));
 }
 
 #[test]
@@ -143,14 +195,13 @@ fn what_is_late_or_pressed_goes_at_once() {
     assert_eq!(model.writing, 1);
     model.pressed = true;
     model.ticks(2);
-    assert_eq!((model.writing, model.pace.reason), (1_000, PaceReason::Pressed));
+    assert_eq!((model.writing, model.pace.reason), (64, PaceReason::Pressed));
     model.pressed = false;
     model.ticks(2);
     assert_eq!(model.writing, 1);
     model.rpo_ns = 2 * model.now.0;
     model.ticks(2);
-    assert_eq!((model.writing, model.pace.reason), (1_000, PaceReason::Rpo));
-    assert_eq!(model.pace.status().at_most, None);
+    assert_eq!((model.writing, model.pace.reason), (256, PaceReason::Rpo));
 }
 
 #[test]
@@ -174,7 +225,7 @@ fn nothing_is_paced_without_a_tick() {
     pace.reads();
     pace.saw(Instant(1), Misses { reads: 100, total_ns: 100 });
     pace.decide(Instant(S), 0, &Load::default());
-    assert_eq!(pace.at_most(), ALL);
+    assert_eq!(pace.status().at_most, None);
     assert_eq!(pace.status().reason, PaceReason::Off);
 }
 
@@ -184,9 +235,9 @@ fn reads_for_the_destage_do_not_slow_it_down() {
     let mut pace = Pace::default();
     for tick in 1..100 {
         let now = Instant(tick * TICK_NS);
-        pace.writes(true);
+        pace.writes(1, true);
         pace.saw(now, Misses { reads: 10, total_ns: tick * TICK_NS });
         pace.decide(now, TICK_NS, &Load { rpo_ns: S, ..Load::default() });
-        assert_eq!((pace.at_most(), pace.reason), (ALL, PaceReason::Idle));
+        assert_eq!((pace.at_most(), pace.reason), (32, PaceReason::Idle));
     }
 }
