@@ -80,6 +80,11 @@ impl Backend {
         self.under_way.len()
     }
 
+    /// What writes under way are of.
+    pub(super) fn being_written(&self) -> impl Iterator<Item = ByteSpan> {
+        self.under_way.iter().filter_map(|io| written(&io.op))
+    }
+
     /// What the engines call one of the I/Os under way.
     pub(super) fn name_of(&self, which: usize) -> IoId {
         self.under_way[which].id

@@ -26,6 +26,8 @@ impl World {
         let mut keeps = BTreeSet::new();
         if past && volume.phase() == Phase::Serving {
             keeps.extend(volume.asked.values().filter_map(|a| span_of(&a.op)).flat_map(sectors));
+            // Of a request that was answered as late, too.
+            keeps.extend(volume.backend.being_written().flat_map(sectors));
         } else if past {
             keeps.extend(0..volume.sectors as usize);
         }
