@@ -284,7 +284,10 @@ impl FoundTarget {
         let difference = match (self.difference, us) {
             (0.0, _) => "within".to_owned(),
             (difference, true) => format!("{:+.1} %", difference * 100.0),
-            (difference, false) => format!("{:+.1} points", difference * 100.0),
+            // Without a minus before a zero.
+            (difference, false) => {
+                format!("{:+.1} points", (difference * 1000.0).round() / 10.0 + 0.0)
+            }
         };
         [range, number(self.measured), difference]
     }

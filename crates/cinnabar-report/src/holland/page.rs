@@ -60,7 +60,10 @@ fn summary(found: &Found) -> Section {
             result(experiment),
             experiment.title.to_owned(),
             held.to_owned(),
-            format!("{met} of {}", experiment.targets.len()),
+            match experiment.targets.len() {
+                0 => "-".to_owned(),
+                all => format!("{met} of {all}"),
+            },
         ]);
     }
     Section::new("What holds").table(table)

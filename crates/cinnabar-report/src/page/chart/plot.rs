@@ -3,7 +3,7 @@
 use super::colours::{Colours, colour};
 use super::frame::{Header, Key, Labels, MARGIN, axes};
 use super::paint::{Area, DASHED, FONT, Painted, SOLID, WIDTH, line, marker, svg};
-use super::ruler::Ruler;
+use super::ruler::{Ruler, draws};
 use super::text::{cut, width};
 use super::{Chart, Mark, Series, Style, marks, path};
 use plotters::prelude::*;
@@ -22,7 +22,8 @@ const DOT: i32 = 6;
 /// Draws the chart.
 pub(super) fn draw(chart: &Chart, colours: &Colours) -> String {
     let points = || chart.series.iter().flat_map(|series| &series.points);
-    let drawable = || points().filter(|(x, y)| x.is_finite() && y.is_finite());
+    // A point without a place on one axis has no say in how far the other reaches.
+    let drawable = || points().filter(|(x, y)| draws(&chart.x, *x) && draws(&chart.y, *y));
     let vertical = chart.marks.iter().filter_map(|mark| match mark {
         Mark::Vertical { at, .. } => Some(*at),
         Mark::Horizontal { .. } => None,

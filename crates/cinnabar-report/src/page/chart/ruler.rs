@@ -40,10 +40,7 @@ impl Ruler {
         values: impl Iterator<Item = f64>,
         marks: impl Iterator<Item = f64>,
     ) -> Self {
-        let drawable = |value: &f64| match axis.scale {
-            Scale::Linear => value.abs() <= LARGEST,
-            Scale::Log => *value >= 1.0 / LARGEST && *value <= LARGEST,
-        };
+        let drawable = |value: &f64| draws(axis, *value);
         // Wide enough that ticks are different numbers.
         let range = |(low, high): &(f64, f64)| {
             let size = high.abs().max(low.abs());
@@ -181,6 +178,14 @@ impl Ranged for Ruler {
 
     fn range(&self) -> Range<f64> {
         self.low..self.high
+    }
+}
+
+/// Whether an axis has a place for the value.
+pub(super) fn draws(axis: &Axis, value: f64) -> bool {
+    match axis.scale {
+        Scale::Linear => value.abs() <= LARGEST,
+        Scale::Log => value >= 1.0 / LARGEST && value <= LARGEST,
     }
 }
 

@@ -191,6 +191,21 @@ fn what_was_measured_is_where_it_belongs() {
     );
 }
 
+/// A zero has no place on a logarithmic axis.
+#[test]
+fn a_point_that_is_not_drawn_does_not_stretch_the_other_axis() {
+    let draw = |first: f64| {
+        let points = [(0.0, first), (1.0, 2.0), (10.0, 3.0)];
+        let axes = (Axis::log("", Unit::Count), count_axis());
+        checked(|| {
+            Chart::new("t", axes.0.clone(), axes.1.clone())
+                .series("s", Style::Line, points)
+                .to_svg()
+        })
+    };
+    assert_eq!(draw(130.0), draw(3.0));
+}
+
 #[test]
 fn styles_and_marks_can_be_told_apart() {
     let points = [(0.0, 1.0), (1.0, 2.0)];
