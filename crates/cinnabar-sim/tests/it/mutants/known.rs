@@ -6,7 +6,7 @@ use cinnabar_sim::{FaultOptions, Features};
 
 /// As it was before there were shards, frontends that ask again, and plans that let nothing in.
 pub(crate) const SINGLE: Features =
-    Features { shards: false, replays: false, throttles: false, ..Features::ALL };
+    Features { shards: false, replays: false, throttles: false, resizes: false, ..Features::ALL };
 
 /// Seeds that a search may take.
 pub(crate) const SEEDS_MAX: u64 = 2000;
@@ -55,6 +55,11 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::NotEntrusted, 12),
     (Mutant::ThrottleStopsRecords, 91),
     (Mutant::ThrottleKeepsPartials, 20),
+    (Mutant::ShrunkSilently, 544),
+    (Mutant::FilledBeforeRoom, 102),
+    (Mutant::FilledBeforeRecorded, 16),
+    (Mutant::RoomGivenBeforeRecorded, 6),
+    (Mutant::RoomGivenUnderRead, 766),
 ];
 
 /// The same, but found among seeds without shards and replays.
