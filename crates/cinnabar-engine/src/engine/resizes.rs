@@ -212,7 +212,9 @@ fn a_clean_stop_does_not_wait_for_a_resize_and_the_next_session_is_warm() {
     let ids = rig.ask(vec![Command::Seal(VolumeId(0), None), Command::Close]);
     rig.release();
     assert_eq!(rig.answer(shrinks).err(), Some(Failure::Interrupted));
-    ids.into_iter().for_each(|id| drop(rig.answer(id).expect("sealed, and closed")));
+    for id in ids {
+        rig.answer(id).expect("sealed, and closed");
+    }
     assert_eq!(sizes(&rig), (ALL, ALL), "it has the old size");
     let mut rig = rig.crash();
     rig.ask(vec![Command::AwaitLoad]);
