@@ -7,7 +7,7 @@ use std::path::Path;
 use std::thread;
 use std::time::Duration;
 
-pub(crate) const CASES: [Case; 8] = [
+pub(crate) const CASES: [Case; 9] = [
     Case::new("fio_4k", &[FIO], whole_blocks),
     Case::new("fio_mixed_sizes", &[FIO], mixed_sizes),
     Case::new("fio_several_connections", &[FIO], several_connections),
@@ -16,6 +16,7 @@ pub(crate) const CASES: [Case; 8] = [
     Case::new("fio_tcp_and_two_volumes", &[FIO], tcp_and_two_volumes),
     Case::new("fio_every_mode", &[FIO], every_mode),
     Case::new("fio_while_modes_and_shares_change", &[FIO], changes),
+    Case::new("fio_while_the_cache_is_resized", &[FIO], resizes),
 ];
 
 const DISK: u64 = 128 * MIB;
@@ -238,4 +239,51 @@ fn changes() -> Result<()> {
     ensure!(changes >= settings.len(), "fio was too quick: {changes} changes");
     check_traffic(&daemon, DISK / 2 / 4096)?;
     daemon.stop()
+}
+
+/// The cache gets larger and smaller under a running verification, which must not notice; what it has
+/// room for stays cached, a crash in the middle of a resize included.
+fn resizes() -> Result<()> {
+    const SIZES: [u64; 6] = [48, 24, 96, 20, 64, 32];
+    let site = Site::new()?;
+    site.sparse("disk.raw", DISK)?;
+    let config = Config::new(24 * MIB)
+        .cache_key("size_max = \"96MiB\"")
+        .volume(Volume::new("vm1", "file:disk.raw"));
+    let daemon = site.serve(&config)?;
+    let job = |job: Fio| {
+        write_and_verify(job).arg("bsrange", "512-16k").arg("size", DISK / 2).arg("randseed", 5)
+    };
+    let verified = job(Fio::nbd(&site.uri("vm1"))).arg("verify_backlog", 256).arg("loops", 2);
+    let fio = thread::spawn(move || verified.run());
+    for (resizes, size) in SIZES.iter().cycle().enumerate() {
+        if fio.is_finished() && resizes >= SIZES.len() {
+            break;
+        }
+        daemon.command(&["cache", "resize", &format!("{size}MiB")])?;
+        let held = held_bytes(&site.path("cache.img"))?;
+        ensure!(held <= (size + 2) * MIB, "{held} bytes are held of {size} MiB");
+        let capacity = daemon.status()?.cache("capacity_blocks")? * 4096;
+        ensure!(capacity <= size * MIB && capacity + 5 * MIB > size * MIB, "{capacity} of {size}");
+    }
+    fio.join().expect("the job does not panic")?;
+    check_volume(&daemon, DISK / 2 / 4096)?;
+    daemon.command(&["cache", "resize", "96MiB"])?;
+    // Twice, so that what was missed has earned its place.
+    for _ in 0..2 {
+        job(Fio::nbd(&site.uri("vm1"))).flag("verify_only").run()?;
+    }
+    daemon.command(&["cache", "resize", "24MiB", "--no-wait"])?;
+    daemon.crash()?;
+    let daemon = site.serve(&config)?;
+    job(Fio::nbd(&site.uri("vm1"))).flag("verify_only").run()?;
+    let cached = daemon.status()?.cache("cached_blocks")?;
+    ensure!(cached * 4096 > 12 * MIB, "{cached} blocks are cached after the crash");
+    daemon.stop()?;
+    verify_file(job, &site.path("disk.raw"))
+}
+
+fn held_bytes(file: &Path) -> Result<u64> {
+    use std::os::unix::fs::MetadataExt;
+    Ok(std::fs::metadata(file)?.blocks() * 512)
 }

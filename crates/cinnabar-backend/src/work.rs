@@ -63,6 +63,9 @@ pub fn translate(op: IoOp<Memory>) -> (What, Work) {
         IoOp::Trim { span } => {
             (what("trim", OpKind::Discard, span.offset, span.len), JobOp::Trim { span })
         }
+        IoOp::MakeRoom { span } => {
+            (what("making room", OpKind::Discard, span.offset, span.len), JobOp::MakeRoom { span })
+        }
         IoOp::WriteZeroes { span, may_punch } => {
             let what = what("zeroing", OpKind::Discard, span.offset, span.len);
             (what, JobOp::WriteZeroes { span, may_punch })

@@ -148,6 +148,7 @@ fn read_cache(
 ) -> Result<(CacheConfig, Duration), ConfigError> {
     let device = section.string("device")?;
     let size = section.quantity("size")?;
+    let size_max = section.quantity("size_max")?;
     let io = section.string("io")?;
     let eviction = section.string("eviction")?;
     let endurance = section.string("endurance")?;
@@ -167,10 +168,12 @@ fn read_cache(
     let device = device
         .filter(|device| !device.value.is_empty())
         .ok_or_else(|| source.error(Some(section.line), "[cache] has no device", hint))?;
-    let size_bytes = size.map(|size| cache_size(source, &size)).transpose()?;
+    let size_bytes = size.map(|size| cache_size(source, "size", &size)).transpose()?;
+    let size_max_bytes = read_size_max(source, size_max, size_bytes)?;
     let cache = CacheConfig {
         device: normal(&base.join(device.value)),
         size_bytes,
+        size_max_bytes,
         io: io.map_or(Ok(IoMode::Auto), |io| choice(source, "io", &io))?,
         force: false,
         required: required.is_some_and(|required| required.value),
@@ -474,14 +477,40 @@ fn note<T>(at: &mut VolumeLines, key: &'static str, value: Option<Located<T>>) -
     Some(value)
 }
 
-fn cache_size(source: Source<'_>, text: &Located<String>) -> Result<u64, ConfigError> {
-    let bytes = quantity(source, "size", text)?;
+/// The largest size that the cache may be given later.
+fn read_size_max(
+    source: Source<'_>,
+    text: Option<Located<String>>,
+    size: Option<u64>,
+) -> Result<Option<u64>, ConfigError> {
+    let Some(text) = text else { return Ok(None) };
+    let bytes = cache_size(source, "size_max", &text)?;
+    match size {
+        Some(size) if bytes >= size => Ok(Some(bytes)),
+        Some(size) => {
+            let message = format!("size_max: {} is less than size", show_size(bytes));
+            let hint = format!("choose {} or more, or leave it out", show_size(size));
+            Err(source.error(Some(text.line), message, hint))
+        }
+        None => {
+            let hint = "add size, which is what is used at first";
+            Err(source.error(Some(text.line), "size_max without size", hint))
+        }
+    }
+}
+
+fn cache_size(
+    source: Source<'_>,
+    key: &'static str,
+    text: &Located<String>,
+) -> Result<u64, ConfigError> {
+    let bytes = quantity(source, key, text)?;
     let shards = u64::from(Geometry::SHARDS_MAX);
     let (min, max) = (Geometry::BYTES_MIN, Geometry::BYTES_MAX * shards);
     if (min..=max).contains(&bytes) {
         return Ok(bytes);
     }
-    let message = format!("size: a cache of {} is impossible", show_size(bytes));
+    let message = format!("{key}: a cache of {} is impossible", show_size(bytes));
     let hint = format!("choose {} to {}", show_size(min), show_size(max));
     Err(source.error(Some(text.line), message, hint))
 }

@@ -37,8 +37,11 @@ pub struct StartConfig {
 pub struct CacheConfig {
     /// File or block device.
     pub device: PathBuf,
-    /// Size in bytes: a file is created with it. `None`: the device's own size.
+    /// Size in bytes, from each start on; of a block device only beside the next one. `None`: the size
+    /// it had last; of a device that is formatted, its own.
     pub size_bytes: Option<u64>,
+    /// The largest size, in bytes, that it may be given later: a file is made for it. `None`: the size.
+    pub size_max_bytes: Option<u64>,
     /// How I/O is done, for the cache and for file and device back ends.
     pub io: IoMode,
     /// Format it even if it holds something that is not ours.

@@ -57,7 +57,7 @@ fn defaults_are_those_of_the_guide() {
     let config =
         parse("cache.device = \"/dev/nvme0n1\"\n[[volume]]\nname = \"a b\"\nbackend = \"file:x\"")
             .expect("the shortest configuration");
-    assert_eq!(config.cache.size_bytes, None);
+    assert_eq!((config.cache.size_bytes, config.cache.size_max_bytes), (None, None));
     assert_eq!(config.cache.io, IoMode::Auto);
     assert_eq!(config.cache.eviction, EvictionMode::Probation);
     assert_eq!(config.cache.endurance, Endurance::Balanced);
@@ -219,6 +219,13 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("write_log = \"cache.img\"\n", 1, "is the cache device", "of its own"),
     ("write_log = \"w\"\nwrite_log_size = \"1MiB\"\n", 5, "too small", "11.0 MiB"),
     ("write_log_size = \"1GiB\"\n", 4, "without write_log", "write_log = "),
+    (
+        "size_max = \"512MiB\"\n",
+        4,
+        "size_max: 512.0 MiB is less than size",
+        "choose 1.0 GiB or more",
+    ),
+    ("size_max = \"1MiB\"\n", 4, "size_max: a cache of 1.0 MiB is impossible", "20.0 MiB"),
     ("write_log_mirror = \"m\"\n", 4, "without write_log", "write_log = "),
     ("write_log = \"w\"\nwrite_log_mirror = \"\"\n", 5, "write_log_mirror is not a path", "SSD"),
     ("write_log = \"w\"\nwrite_log_mirror = \"./w\"\n", 1, "the write log itself", "another SSD"),

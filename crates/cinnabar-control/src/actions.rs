@@ -34,6 +34,14 @@ pub struct ReplaceInput {
     pub format: bool,
 }
 
+/// Body of `POST /v1/cache/resize`.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+pub struct ResizeInput {
+    /// The new size, such as `16GiB`: at most the one that the device was made for.
+    pub size: String,
+}
+
 /// Body of `POST /v1/volumes/{name}/invalidate`: both numbers, or an empty object for all of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
@@ -57,6 +65,25 @@ pub(super) async fn replace(
     let new = from_json::<ReplaceInput>(&body)?.check(&control.base)?;
     let _one_at_a_time = control.changes.lock().await;
     let message = |answer| Message::ReplaceCache { new, answer };
+    control.ask(control.change_wait_max, message).await?;
+    Ok(Json(StatusReport::new(&control.status().await?).cache))
+}
+
+/// Give the cache another size; answered when that has begun
+///
+/// What is cached stays, as far as it fits. `resizing` of the answer, and of the status, says how far it
+/// is; when that is gone, `size_bytes` is the new size, or `resize_failed` says why not. Another resize
+/// takes the place of one that is under way.
+#[utoipa::path(post, path = "/v1/cache/resize", tag = "cache", operation_id = "resize_cache",
+    request_body(content = ResizeInput, content_type = "application/json"),
+    responses((status = 200, description = "It has begun", body = CacheReport), Changes))]
+pub(super) async fn resize(
+    State(control): State<Arc<Control>>,
+    body: Bytes,
+) -> Answer<Json<CacheReport>> {
+    let size_bytes = from_json::<ResizeInput>(&body)?.check()?;
+    let _one_at_a_time = control.changes.lock().await;
+    let message = |answer| Message::ResizeCache { size_bytes, answer };
     control.ask(control.change_wait_max, message).await?;
     Ok(Json(StatusReport::new(&control.status().await?).cache))
 }
@@ -120,6 +147,13 @@ impl ReplaceInput {
     }
 }
 
+impl ResizeInput {
+    fn check(&self) -> Result<u64, SettingError> {
+        parse_size(&self.size)
+            .map_err(|(message, hint)| SettingError::new("size", format!("size: {message}"), hint))
+    }
+}
+
 impl InvalidateInput {
     fn check(self) -> Result<Option<ByteRange>, SettingError> {
         let wrong = |key, message: &str| {
@@ -152,6 +186,18 @@ mod tests {
         {
             let error = check(offset, len).expect_err("not a range");
             assert!(!error.hint.is_empty(), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_new_size_is_readable() {
+        let check = |size: &str| ResizeInput { size: size.into() }.check();
+        assert_eq!(check("16GiB"), Ok(16 << 30));
+        for wrong in ["", "16", "16G", "-1GiB", "99999999999GiB"] {
+            let checked = check(wrong);
+            let error = checked.err();
+            let told = error.is_some_and(|error| !error.hint.is_empty());
+            assert!(told || wrong == "16", "{wrong}");
         }
     }
 

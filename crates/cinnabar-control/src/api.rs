@@ -110,6 +110,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
         .routes(routes!(actions::flush))
         .routes(routes!(actions::invalidate))
         .routes(routes!(actions::replace))
+        .routes(routes!(actions::resize))
         .routes(routes!(actions::abandon))
         .routes(routes!(recordings::begin))
         .routes(routes!(recordings::end))

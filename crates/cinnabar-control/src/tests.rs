@@ -125,7 +125,7 @@ fn operations() -> Vec<(String, String, &'static str)> {
                 ("post", "/v1/cache/replace") => r#"{"device":"new.img"}"#,
                 ("post", "/v1/recordings") => r#"{"all":true}"#,
                 ("post", "/v1/policy/plan") => "{}",
-                ("put", _) => r#"{"size":"1GiB"}"#,
+                ("put", _) | ("post", "/v1/cache/resize") => r#"{"size":"1GiB"}"#,
                 ("post", path) if path.ends_with("invalidate") => "{}",
                 _ => "",
             };

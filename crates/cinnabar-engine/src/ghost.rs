@@ -18,6 +18,8 @@ pub(crate) struct Ghost {
     prints: Vec<u16>,
     offset: usize,
     buckets: u64,
+    /// Entries of a bucket in use.
+    ways: usize,
 }
 
 impl Ghost {
@@ -26,7 +28,19 @@ impl Ghost {
         let buckets = u64::from(entries).div_ceil(WAYS as u64).max(1);
         let prints = vec![0u16; (buckets as usize + 1) * WAYS];
         let offset = align_offset(&prints);
-        Self { prints, offset, buckets }
+        Self { prints, offset, buckets, ways: WAYS }
+    }
+
+    /// Reaches back about so many entries from now on, at most as many as it has room for: each bucket
+    /// remembers fewer, or more.
+    pub(crate) fn set_reach(&mut self, entries: u64) {
+        self.ways = (entries.div_ceil(self.buckets) as usize).clamp(1, WAYS);
+    }
+
+    /// The same, which [reaches back](Self::set_reach) so far.
+    pub(crate) fn reaching(mut self, entries: u64) -> Self {
+        self.set_reach(entries);
+        self
     }
 
     /// Bytes allocated.
@@ -58,20 +72,20 @@ impl Ghost {
     /// out.
     pub(crate) fn insert(&mut self, hash: u64, written: bool) {
         let start = self.start(hash);
-        let bucket = &mut self.prints[start..start + WAYS];
-        bucket.copy_within(0..WAYS - 1, 1);
+        let bucket = &mut self.prints[start..start + self.ways];
+        bucket.copy_within(0..self.ways - 1, 1);
         bucket[0] = Self::print(hash) | if written { WRITTEN } else { 0 };
     }
 
     /// Forgets `hash`; if it was remembered, says whether its last use was a write.
     pub(crate) fn take(&mut self, hash: u64) -> Option<bool> {
         let start = self.start(hash);
-        let bucket = &mut self.prints[start..start + WAYS];
+        let bucket = &mut self.prints[start..start + self.ways];
         let print = Self::print(hash);
         let way = bucket.iter().position(|&entry| entry & !WRITTEN == print)?;
         let written = bucket[way] & WRITTEN != 0;
-        bucket.copy_within(way + 1..WAYS, way);
-        bucket[WAYS - 1] = 0;
+        bucket.copy_within(way + 1..self.ways, way);
+        bucket[self.ways - 1] = 0;
         Some(written)
     }
 }
@@ -100,5 +114,19 @@ mod tests {
         assert!(old < 800, "{old} of the oldest quarter are still there");
         assert!(new > 15_200, "{new} of the newest quarter are there");
         assert_eq!(ghost.take(mix(63_999, 9)), None, "taken once");
+    }
+
+    #[test]
+    fn it_reaches_back_as_far_as_the_cache_is_large() {
+        let mut ghost = Ghost::new(32_000);
+        let remembered = |ghost: &mut Ghost, reach| {
+            ghost.set_reach(reach);
+            (0..64_000u64).for_each(|i| ghost.insert(mix(i, 9), false));
+            (0..64_000).filter(|&i| ghost.take(mix(i, 9)).is_some()).count()
+        };
+        for (reach, least, most) in [(8000, 7000, 9000), (64_000, 30_000, 32_100), (1, 900, 1100)] {
+            let found = remembered(&mut ghost, reach);
+            assert!((least..=most).contains(&found), "{found} of a reach of {reach}");
+        }
     }
 }

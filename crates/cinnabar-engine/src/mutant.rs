@@ -61,6 +61,16 @@ mutants! {
     JournalGapIgnored,
     /// Segments are emptied and reused without a durable record of it.
     SegmentReusedSilently,
+    /// The same of those that a log becomes smaller by, only.
+    ShrunkSilently,
+    /// A log that grows is filled before there is room on the device.
+    FilledBeforeRoom,
+    /// It is filled although no superblock says yet that it is so large.
+    FilledBeforeRecorded,
+    /// A log that shrinks gives its room back before the superblock says durably that it is so small.
+    RoomGivenBeforeRecorded,
+    /// It gives room back while a read of it is under way.
+    RoomGivenUnderRead,
     /// A block that the address map pushed out, or that failed its checksum, gets no invalidation record.
     ForgottenNotRecorded,
     /// While nothing is admitted, invalidations are not recorded either: they write to the device, too.

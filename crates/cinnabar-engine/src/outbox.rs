@@ -1,7 +1,7 @@
 //! Actions on their way out, and what is remembered of every I/O until it completes.
 
 use crate::buffers::Buffer;
-use crate::engine::{Copies, OpenRead};
+use crate::engine::{Copies, OpenRead, ResizeIo};
 use crate::seam::{Action, Answer, Failure, IoId, IoOp, IoRequest, Reply, RequestId, Target};
 use crate::store::Chain;
 use crate::units::{BLOCK_BYTES, Instant, SECTOR_BYTES};
@@ -38,6 +38,8 @@ pub(crate) enum Pending {
     Control,
     /// The superblock with more incarnations reserved.
     Reserve { copies: Copies },
+    /// A step of a resize.
+    Resize(ResizeIo),
     /// The cache device's regular flush.
     CacheFlush,
     /// A volume's backend is asked for its proof.
@@ -123,8 +125,13 @@ fn check<P>(target: Target, op: &IoOp<P>) {
         IoOp::Prove | IoOp::BumpGeneration { .. } => {
             assert!(!cache, "a backend is asked for proofs");
         }
-        IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
-            assert!(!cache && span.len > 0, "some bytes of a backend");
+        IoOp::Trim { span } | IoOp::MakeRoom { span } | IoOp::WriteZeroes { span, .. } => {
+            let there = match op {
+                IoOp::Trim { .. } => true,
+                IoOp::MakeRoom { .. } => cache,
+                _ => !cache,
+            };
+            assert!(there && span.len > 0, "some bytes of a medium that does this");
             assert!((span.offset | span.len).is_multiple_of(align), "whole sectors");
         }
     }

@@ -10,8 +10,11 @@ use crate::{checkpoint, chunk};
 pub const SUPERBLOCK_BYTES: u64 = 8192;
 /// First bytes of a superblock behind its checksum.
 pub const MAGIC: [u8; 8] = *b"CINNABAR";
-/// Version of everything on the device.
+/// Version of everything on a device of which all segments are used.
 pub const FORMAT_VERSION: u32 = 2;
+/// Version of everything on a device that is smaller than it was made for. A program that knows only
+/// the other one would use more of it than it may, so it refuses the device.
+pub const FORMAT_VERSION_RESIZED: u32 = 3;
 
 /// How the last session ended, or that one is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,6 +48,12 @@ pub struct Superblock {
     pub era: u32,
     /// Whose region it is the beginning of.
     pub shard: u32,
+    /// Segments of the log that may be filled, from the first one on: the size that the device has
+    /// now. [`Geometry::segments`] is what it was made for.
+    pub segments_used: u32,
+    /// Segments that may have room on the device: more than are used while a resize is under way, or
+    /// after one that a crash has ended.
+    pub segments_room: u32,
 }
 
 /// Where everything lies on a cache device, in 4 KiB blocks. Chosen at format, fixed since.
@@ -58,7 +67,7 @@ pub struct Geometry {
     pub shard_span_log2: u32,
     /// Chunks of 256 blocks in a segment.
     pub segment_chunks: u32,
-    /// Segments of the log.
+    /// Segments of the log, at the largest size that the device may have.
     pub segments: u32,
     /// First block of the journal, and its length in blocks.
     pub journal: (u64, u64),
@@ -116,6 +125,8 @@ impl Geometry {
     pub const SPAN_LOG2: u32 = 10;
     const SPAN_LOG2_MAX: u32 = 20;
     const SEGMENTS_MIN: u32 = 4;
+    /// Segments of a region that a resize leaves at least: as many as the smallest device has.
+    pub const SEGMENTS_USED_MIN: u32 = 16;
     /// The journal takes 1/2048 of the log, at least 256 KiB: invalidation records of 1 % of the
     /// blocks, dense, fill a ninth of it, so that records written one a page seldom need to be
     /// rewritten.
@@ -256,6 +267,50 @@ impl Geometry {
         self.region_bytes() * self.shards as u64
     }
 
+    /// Bytes of the device that are used while each region uses so many segments.
+    pub const fn used_bytes(&self, segments: u32) -> u64 {
+        let slots = segments as u64 * self.segment_slots() as u64;
+        (self.log + slots) * 4096 * self.shards as u64
+    }
+
+    /// Blocks of data that fit into so many segments of a region.
+    pub const fn blocks_of(&self, segments: u32) -> u64 {
+        segments as u64 * self.segment_chunks as u64 * chunk::DATA_BLOCKS_MAX as u64
+    }
+
+    /// The segments that each region uses when the device has `bytes`.
+    ///
+    /// # Errors
+    /// [`GeometryError`] if that is less than a region needs, or more than the device was made for;
+    /// the limits told are the device's.
+    pub fn segments_for(&self, bytes: u64) -> Result<u32, GeometryError> {
+        let min = self.used_bytes(Self::SEGMENTS_USED_MIN.min(self.segments));
+        if bytes < min {
+            return Err(GeometryError::TooSmall { got: bytes, min });
+        }
+        // A size is rounded down to whole segments; up to the next one it is the same size.
+        let next = Self::laid_out(self.segments + 1, self.segment_chunks, self.journal.1 + 1);
+        if bytes / u64::from(self.shards) >= next.region_bytes() {
+            return Err(GeometryError::TooLarge { got: bytes, max: self.device_bytes() });
+        }
+        let blocks = bytes / u64::from(self.shards) / 4096 - self.log;
+        let segments = (blocks / u64::from(self.segment_slots())) as u32;
+        Ok(segments.min(self.segments))
+    }
+
+    /// Bytes of the device, from one to the other, that hold segments `from` to `to` of each region;
+    /// with `from` 0, all before them, too.
+    ///
+    /// # Panics
+    /// If there are no such segments.
+    pub fn room(&self, from: u32, to: u32) -> Vec<std::ops::Range<u64>> {
+        assert!(from <= to && to <= self.segments, "segments of the log");
+        let at = |segment: u32| (self.log + u64::from(segment * self.segment_slots())) * 4096;
+        let start = if from == 0 { 0 } else { at(from) };
+        let regions = (0..u64::from(self.shards)).map(|shard| shard * self.region_bytes());
+        regions.map(|region| region + start..region + at(to)).collect()
+    }
+
     /// The same with another way of dividing volumes among shards.
     #[must_use]
     pub const fn divided(self, shards: u32, shard_span_log2: u32) -> Self {
@@ -292,14 +347,39 @@ impl Superblock {
             next_incarnation: 1,
             era: 0,
             shard: 0,
+            segments_used: geometry.segments,
+            segments_room: geometry.segments,
         }
+    }
+
+    /// The same, of a device that is smaller than it is made for: so many segments of a region are
+    /// used.
+    ///
+    /// # Panics
+    /// If these are more than there are, or too few to use.
+    #[must_use]
+    pub fn with_segments(self, segments: u32) -> Self {
+        let sound = Geometry::SEGMENTS_MIN..=self.geometry.segments;
+        assert!(sound.contains(&segments), "segments of the log");
+        Self { segments_used: segments, segments_room: segments, ..self }
+    }
+
+    /// Whether the device is, or may be, smaller than it was made for.
+    pub const fn is_resized(&self) -> bool {
+        let all = self.geometry.segments;
+        self.segments_used != all || self.segments_room != all
     }
 
     /// New superblocks for all regions of a device. To be written last to first: a device whose
     /// first region has none is not formatted.
     pub fn format_all(uuid: [u8; 16], geometry: Geometry) -> Vec<Self> {
-        let first = Self::format(uuid, geometry);
-        (0..geometry.shards).map(|shard| first.for_shard(shard)).collect()
+        Self::format(uuid, geometry).for_all_shards()
+    }
+
+    /// The first region's as those of all regions, in order.
+    pub fn for_all_shards(&self) -> Vec<Self> {
+        let first = self;
+        (0..self.geometry.shards).map(|shard| first.for_shard(shard)).collect()
     }
 
     /// The first region's as another region's. Each has an identity of its own, so that nothing
@@ -333,7 +413,7 @@ impl Superblock {
         let mut page = MetaPage::zeroed();
         let mut w = Writer::new(&mut page.0);
         w.bytes(&MAGIC);
-        w.u32(FORMAT_VERSION);
+        w.u32(if self.is_resized() { FORMAT_VERSION_RESIZED } else { FORMAT_VERSION });
         w.u64(self.sequence);
         w.bytes(&self.uuid);
         let (state, checkpoint) = match self.state {
@@ -362,6 +442,12 @@ impl Superblock {
             w.u64(value);
         }
         w.u32(self.shard);
+        if self.is_resized() {
+            assert!(self.segments_used <= self.segments_room, "what is used has room");
+            assert!(self.segments_room <= self.geometry.segments, "segments of the log");
+            w.u32(self.segments_used);
+            w.u32(self.segments_room);
+        }
         w.seal();
         (self.sequence % 2 * 4096, page)
     }
@@ -395,7 +481,7 @@ impl Superblock {
         let mut r = Reader::verified(&page.0).ok_or(SuperblockError::Damaged)?;
         let _magic: [u8; 8] = r.array();
         let version = r.u32();
-        if version != FORMAT_VERSION {
+        if version != FORMAT_VERSION && version != FORMAT_VERSION_RESIZED {
             return Err(SuperblockError::Version(version));
         }
         let (sequence, uuid) = (r.u64(), r.array());
@@ -412,6 +498,11 @@ impl Superblock {
             log: r.u64(),
         };
         let shard = r.u32();
+        let (segments_used, segments_room) = if version == FORMAT_VERSION_RESIZED {
+            (r.u32(), r.u32())
+        } else {
+            (geometry.segments, geometry.segments)
+        };
         let state = match state {
             0 => DeviceState::Cold,
             1 => DeviceState::InUse,
@@ -420,70 +511,25 @@ impl Superblock {
         };
         // Numbers that no device lives long enough to reach.
         let worn = sequence > 1 << 56 || next_incarnation > u32::MAX - (1 << 20);
-        if !geometry.is_sound() || shard >= geometry.shards || worn {
+        let bounded = segments_used <= segments_room
+            && (Geometry::SEGMENTS_MIN..=geometry.segments).contains(&segments_used)
+            && segments_room <= geometry.segments;
+        if !geometry.is_sound() || shard >= geometry.shards || worn || !bounded {
             return Err(SuperblockError::Damaged);
         }
-        Ok(Self { sequence, uuid, geometry, state, next_incarnation, era, shard })
+        Ok(Self {
+            sequence,
+            uuid,
+            geometry,
+            state,
+            next_incarnation,
+            era,
+            shard,
+            segments_used,
+            segments_room,
+        })
     }
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn example() -> Superblock {
-        let geometry = Geometry::for_device(64 << 20).expect("a good size");
-        let mut superblock = Superblock::format([7; 16], geometry);
-        superblock.state = DeviceState::Clean { checkpoint: 3 };
-        superblock
-    }
-
-    #[test]
-    fn the_newer_copy_counts_and_a_torn_one_leaves_the_older() {
-        let old = example();
-        let new = Superblock { sequence: 2, state: DeviceState::InUse, ..old.clone() };
-        let mut pages = [new.encode().1, old.encode().1];
-        assert_eq!((new.encode().0, old.encode().0), (0, 4096));
-        assert_eq!(Superblock::decode(&pages), Ok(new));
-        pages[0].0[100] ^= 1;
-        assert_eq!(Superblock::decode(&pages), Ok(old));
-        pages[1].0[100] ^= 1;
-        assert_eq!(Superblock::decode(&pages), Err(SuperblockError::Damaged));
-    }
-
-    #[test]
-    fn foreign_bytes_and_newer_versions_are_told_apart() {
-        let empty = [MetaPage::zeroed(), MetaPage::zeroed()];
-        assert_eq!(Superblock::decode(&empty), Err(SuperblockError::Foreign));
-        let mut page = example().encode().1;
-        page.0[12] = 9;
-        let crc = crc32c::crc32c(&page.0[4..]);
-        page.0[..4].copy_from_slice(&crc.to_le_bytes());
-        let pages = [page, MetaPage::zeroed()];
-        assert_eq!(Superblock::decode(&pages), Err(SuperblockError::Version(9)));
-    }
-
-    #[test]
-    fn a_geometry_fits_its_device_and_wastes_little() {
-        for bytes in [Geometry::BYTES_MIN, 64 << 20, 1 << 30, 100 << 30, Geometry::BYTES_MAX] {
-            let geometry = Geometry::for_device(bytes).expect("a good size");
-            assert!(geometry.device_bytes() <= bytes && geometry.is_sound());
-            let used = geometry.capacity_blocks() * 4096;
-            assert!(used * 100 >= bytes * 80, "{used} of {bytes}");
-        }
-        assert!(Geometry::for_device(1 << 20).is_err());
-        assert!(Geometry::for_device(u64::MAX).is_err());
-    }
-
-    #[test]
-    fn regions_fit_their_device_and_are_not_too_many() {
-        for bytes in [Geometry::BYTES_MIN, 8 << 30, 5 << 40, Geometry::BYTES_MAX * 64] {
-            let shards = Geometry::shards_for(bytes);
-            let geometry = Geometry::for_shards(bytes, shards).expect("a good size");
-            assert!(geometry.device_bytes() <= bytes && geometry.is_sound());
-        }
-        let bytes = Geometry::BYTES_MAX * 64 + 64;
-        let too_many = Geometry::for_shards(bytes, Geometry::shards_for(bytes));
-        assert!(matches!(too_many, Err(GeometryError::TooLarge { .. })));
-    }
-}
+mod tests;

@@ -8,7 +8,7 @@ use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_seam::health::Health;
 use cinnabar_seam::volume::Warmth;
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
-use cinnabar_status::raw::{CacheStatus, DataStatus, State, VolumeStatus};
+use cinnabar_status::raw::{CacheStatus, DataStatus, SizeStatus, State, VolumeStatus};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -66,6 +66,7 @@ fn status(volumes: Vec<VolumeStatus>, flash_written_bytes: u64) -> DataStatus {
         state: State::Serving,
         reason: String::new(),
         throttled: false,
+        size: SizeStatus::default(),
         health: Health::Serving,
         loaded: None,
         io: "threads".into(),

@@ -122,6 +122,13 @@ pub enum Message {
         /// Answer, once it is in use.
         answer: AnswerTo<()>,
     },
+    /// Another size of the cache, as far as its device was made for it.
+    ResizeCache {
+        /// Bytes.
+        size_bytes: u64,
+        /// Answer, once that has begun; the status has the rest.
+        answer: AnswerTo<()>,
+    },
     /// Go on without a cache device; the one in use is closed and unlocked.
     AbandonCache(AnswerTo<()>),
     /// Record what the guests of these volumes ask for, from now on.

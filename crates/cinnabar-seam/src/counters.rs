@@ -134,8 +134,14 @@ pub struct VolumeCounters {
 /// Counters of the cache as a whole.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct CacheCounters {
-    /// Blocks that fit on flash (header slots not counted).
+    /// Blocks that fit on flash (header slots not counted), at the size that the cache has now: of one
+    /// that becomes smaller, the size that it is going to have.
     pub capacity_blocks: u64,
+    /// Segments that a resize under way has to empty or to make room for, and how many of them are
+    /// done; 0 if there is none.
+    pub resize_segments: u64,
+    /// See there.
+    pub resize_segments_done: u64,
     /// Blocks cached now, RAM included: those that may be served, of volumes that are attached, or
     /// were and may come back.
     pub cached_blocks: u64,
@@ -230,7 +236,7 @@ add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
 add_fields!(Trials: reads, read_misses, changes, closed, thrifty, probation, open);
 add_fields!(Trial: shards, read_misses, flash_writes);
 add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, invalidation_waits, invalidated_blocks, dropped_blocks, refused, cached_blocks, share_blocks, own_shares);
-add_fields!(CacheCounters: capacity_blocks, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, throttled_blocks, returned_blocks, reinserted_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses, share_groups_max);
+add_fields!(CacheCounters: capacity_blocks, resize_segments, resize_segments_done, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, throttled_blocks, returned_blocks, reinserted_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses, share_groups_max);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 
 impl VolumeCounters {

@@ -218,9 +218,16 @@ pub enum IoOp<P> {
         /// already, another shard has asked, and that one is given.
         held: u64,
     },
-    /// Deallocate a range; it may read as anything that was in it, or zeros, afterwards.
+    /// Deallocate a range; it may read as anything that was in it, or zeros, afterwards. On the cache
+    /// device: the log has become smaller, and its room there is given back.
     Trim {
         /// Bytes given up.
+        span: ByteSpan,
+    },
+    /// Cache only: see to it that the range can be written, however full the file system gets. What it
+    /// holds stays. On a device that always has its room this does nothing.
+    MakeRoom {
+        /// Bytes that will be written.
         span: ByteSpan,
     },
     /// Zero a range.
@@ -240,7 +247,9 @@ impl<P> IoOp<P> {
             | Self::Write { offset, .. }
             | Self::ReadMeta { offset, .. }
             | Self::WriteMeta { offset, .. } => *offset += bytes,
-            Self::Trim { span } | Self::WriteZeroes { span, .. } => span.offset += bytes,
+            Self::Trim { span } | Self::MakeRoom { span } | Self::WriteZeroes { span, .. } => {
+                span.offset += bytes;
+            }
             Self::Flush | Self::Prove | Self::BumpGeneration { .. } => {}
         }
     }
@@ -309,6 +318,17 @@ pub enum Command {
     /// Give up the cache device and go on with another, empty one, whose superblock this is; I/O
     /// for [`Target::Cache`] issued after the reply to [`Command::Abandon`] goes to it.
     Replace(Box<Superblock>),
+    /// Use so many segments of the log from now on, of those that the device was made for; of a device
+    /// of several shards, so many in each. Answered when that is durably so: what is cached beyond
+    /// has moved or gone and its room is given back, or room for more has been made. Another resize
+    /// takes this one's place, and a clean stop ends it: then it is [`Failure::Interrupted`], and the
+    /// device has some size on the way.
+    Resize {
+        /// Segments to use.
+        segments: u32,
+        /// What all shards go back to if one of them can't.
+        otherwise: u32,
+    },
     /// Stop using the cache device: volumes pass through from now on. Answered when no I/O for it
     /// is under way any more but such as was given up.
     Abandon,
@@ -335,6 +355,9 @@ pub enum Failure {
     /// A fixed limit was reached (volumes, requests in flight).
     #[error("limit reached")]
     Limit,
+    /// Something else came before its end: another command of its kind, or a stop.
+    #[error("interrupted")]
+    Interrupted,
 }
 
 /// What comes back with a successful reply.

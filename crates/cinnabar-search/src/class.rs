@@ -63,7 +63,9 @@ impl Class {
             IoOp::Flush | IoOp::Prove if !cache => Self::BackendFlush,
             IoOp::Flush | IoOp::Prove => Self::CacheFlush,
             IoOp::BumpGeneration { .. } => Self::BumpGeneration,
-            IoOp::Trim { .. } | IoOp::WriteZeroes { .. } => Self::BackendZero,
+            IoOp::Trim { .. } | IoOp::MakeRoom { .. } | IoOp::WriteZeroes { .. } => {
+                Self::BackendZero
+            }
         }
     }
 

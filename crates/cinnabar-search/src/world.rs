@@ -461,7 +461,7 @@ fn describe(request: &IoRequest<Stamped>) -> String {
             let len: u64 = data.iter().map(|slice| slice.len).sum();
             format!("page {}+{}+{} fua {fua}", offset / 4096, pages.len(), len / 4096)
         }
-        IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
+        IoOp::Trim { span } | IoOp::MakeRoom { span } | IoOp::WriteZeroes { span, .. } => {
             format!("sectors {}+{}", sectors(span.offset), sectors(span.len))
         }
         IoOp::Flush => "flush".to_owned(),

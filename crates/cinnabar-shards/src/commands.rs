@@ -35,6 +35,12 @@ enum What {
     /// To so many bytes.
     Grow(VolumeId, u64),
     Forget,
+    /// To so many segments in each shard, or back to so many.
+    Resize {
+        otherwise: u32,
+    },
+    /// A shard could not: all go back.
+    ResizeBack,
     Other,
 }
 
@@ -69,6 +75,7 @@ impl<P: Payload> Router<P> {
             Command::Detach(volume) => What::Detach(*volume),
             Command::Seal(volume, _) => What::Seal(*volume),
             Command::Grow(volume, size_bytes, _) => What::Grow(*volume, *size_bytes),
+            Command::Resize { otherwise, .. } => What::Resize { otherwise: *otherwise },
             Command::Open
             | Command::Discard(_)
             | Command::Replace(_)
@@ -84,6 +91,9 @@ impl<P: Payload> Router<P> {
             report: None,
             warmth: None,
         })));
+        if let Command::Resize { .. } = command {
+            self.newest_resize = Some(key);
+        }
         if let Command::Detach(volume) = *command {
             self.begin_detach(key, volume, to);
         } else {
@@ -204,6 +214,16 @@ impl<P: Payload> Router<P> {
                     Some(join.report.map_or(report, |so_far| both_loaded(so_far, report)));
             }
             (Err(Failure::NoVolume), What::Forget) => join.unknown += 1,
+            (Err(Failure::Interrupted), What::ResizeBack) => {}
+            // The others would go on for nothing, and shards would differ.
+            (Err(failure), What::Resize { otherwise })
+                if failure != Failure::Interrupted && self.newest_resize == Some(key) =>
+            {
+                join.failure.get_or_insert(failure);
+                join.what = What::ResizeBack;
+                let segments = otherwise;
+                self.send_to_all(key, &Command::Resize { segments, otherwise }, to);
+            }
             (Err(failure), what) => {
                 join.failure.get_or_insert(failure);
                 // It has let go of the volume, or never had it.
@@ -256,7 +276,16 @@ impl<P: Payload> Router<P> {
                     known.size_bytes = size_bytes;
                 }
             }
-            What::Load | What::Detach(_) | What::Grow(..) | What::Forget | What::Other => {}
+            What::Resize { .. } | What::ResizeBack if self.newest_resize == Some(key) => {
+                self.newest_resize = None;
+            }
+            What::Load
+            | What::Detach(_)
+            | What::Grow(..)
+            | What::Resize { .. }
+            | What::ResizeBack
+            | What::Forget
+            | What::Other => {}
         }
         let Join::Command(join) = self.joins.remove(key) else { unreachable!("a command") };
         let answer = match (join.what, join.report, join.warmth) {

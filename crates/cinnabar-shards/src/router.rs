@@ -87,6 +87,8 @@ pub struct Router<P> {
     pub(super) split: u64,
     /// Parts under way beside the first one of each request.
     pub(super) extra_parts: u32,
+    /// The command of the last resize, while it is under way.
+    pub(super) newest_resize: Option<usize>,
 }
 
 impl<P: Payload> Router<P> {
@@ -107,6 +109,7 @@ impl<P: Payload> Router<P> {
             volumes: Vec::new(),
             names,
             joins: Slab::new(),
+            newest_resize: None,
             split: 0,
             extra_parts: 0,
         }

@@ -322,3 +322,52 @@ fn nothing_beyond_the_size_that_all_shards_know_of_reaches_one_of_them() {
     shards.dedup();
     assert_eq!(shards, [0, 1, 2]);
 }
+
+fn resized(rig: &Rig) -> Vec<(u32, u32)> {
+    let of = |routed: &Routed<Blocks>| match &routed.event {
+        Event::Control(_, Command::Resize { segments, .. }) => (routed.shard, *segments),
+        other => panic!("{other:?}"),
+    };
+    rig.asked.iter().map(of).collect()
+}
+
+/// Shards of different sizes would divide no volume evenly, and no operator could say what there is.
+#[test]
+fn what_one_shard_can_not_do_is_taken_back_in_all_of_them() {
+    let mut rig = Rig::new(Mutants::default());
+    let resize = Command::Resize { segments: 40, otherwise: 20 };
+    assert!(rig.control(3, &resize).is_none());
+    assert!(rig.answer(0, Ok(Answer::Done)).is_none(), "one is as large as it should be");
+    assert!(rig.answer(1, Err(Failure::Io(IoError::NoSpace))).is_none());
+    assert_eq!(resized(&rig), [(2, 40), (0, 20), (1, 20), (2, 20)]);
+    assert!(rig.answer(2, Err(Failure::Interrupted)).is_none(), "by its way back");
+    for shard in 0..2 {
+        assert!(rig.answer(shard, Ok(Answer::Done)).is_none());
+    }
+    let answer = rig.answer(2, Ok(Answer::Done)).expect("all have answered");
+    assert_eq!(answer.err(), Some(Failure::Io(IoError::NoSpace)));
+}
+
+#[test]
+fn a_resize_that_another_one_overtakes_takes_nothing_back() {
+    let mut rig = Rig::new(Mutants::default());
+    let to = |segments, otherwise| Command::Resize { segments, otherwise };
+    assert!(rig.control(3, &to(40, 20)).is_none());
+    assert!(rig.control(4, &to(30, 20)).is_none());
+    assert_eq!(resized(&rig), [(0, 40), (1, 40), (2, 40), (0, 30), (1, 30), (2, 30)]);
+    for shard in 0..3 {
+        let failure = if shard == 1 { Failure::Limit } else { Failure::Interrupted };
+        let answer = rig.reply(shard, Err(failure));
+        let answered = answer.map(|reply| (reply.id, reply.result.err()));
+        let last = Some((RequestId(3), Some(Failure::Interrupted)));
+        assert_eq!(answered, last.filter(|_| shard == 2));
+    }
+    assert_eq!(resized(&rig), [(0, 30), (1, 30), (2, 30)], "nothing else was sent");
+    for shard in 0..3 {
+        let answer = rig.reply(shard, Ok(Answer::Done));
+        assert_eq!(
+            answer.map(|reply| (reply.id, reply.result.is_ok())),
+            (shard == 2).then_some((RequestId(4), true))
+        );
+    }
+}

@@ -219,6 +219,10 @@ counted! {
         PlanChange = "plan_change",
         /// A plan that lets nothing in.
         Throttled = "throttled",
+        /// There was no room for a cache that was to grow.
+        NoRoom = "no_room",
+        /// The daemon died, stopped or lost its device while the cache was getting another size.
+        ResizeCutShort = "resize_cut_short",
         /// A volume went away and came back while others worked on.
         Detached = "detached",
     }
@@ -277,6 +281,14 @@ counted! {
         CrossShardFlushes = "cross_shard_flushes",
         /// Starts on another number of threads than the session before had.
         OtherThreads = "restart_other_threads",
+        /// Times that the cache became larger.
+        CacheGrown = "cache_grown",
+        /// Times that it became smaller.
+        CacheShrunk = "cache_shrunk",
+        /// Times that it was to get yet another size before it had one.
+        ResizeOvertaken = "resize_overtaken",
+        /// Times that it was to become too small for the shares of its volumes.
+        ResizeRefused = "resize_refused",
         /// Requests that a crash left unanswered, and that were asked for again.
         ReplayedRequests = "replayed_requests",
     }

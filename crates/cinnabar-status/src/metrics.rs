@@ -49,6 +49,15 @@ impl Collector for Snapshot {
     }
 }
 
+fn cache_size(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
+    out.gauge("cache_size_bytes", "Bytes of the device that are used.", cache.size.bytes)?;
+    out.gauge("cache_size_max_bytes", "The most it was made for.", cache.size.bytes_max)?;
+    let resizing = u64::from(cache.size.resizing_to.is_some());
+    out.gauge("cache_resizing", "1 if it is getting another size.", resizing)?;
+    let left = cache.counters.resize_segments - cache.counters.resize_segments_done;
+    out.gauge("cache_resize_left_segments", "Segments left to do for that.", left)
+}
+
 fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     let counters = &cache.counters;
     let in_bytes = |blocks: u64| blocks * BLOCK_BYTES;
@@ -57,6 +66,7 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         "Data that fits on flash.",
         in_bytes(counters.capacity_blocks),
     )?;
+    cache_size(out, cache)?;
     out.gauge("cache_used_bytes", "Data cached now.", in_bytes(counters.cached_blocks))?;
     out.gauge(
         "cache_detached_bytes",

@@ -74,6 +74,8 @@ pub struct CacheStatus {
     pub detached_blocks: u64,
     /// A budget of SSD writes lets nothing go to flash now.
     pub throttled: bool,
+    /// How large the device is, and may be.
+    pub size: SizeStatus,
     /// The engine's RAM.
     pub ram: RamBytes,
     /// RAM of the data plane's own buffers and queues, in bytes.
@@ -82,6 +84,21 @@ pub struct CacheStatus {
     pub write_log: Option<WriteLogStatus>,
     /// How long I/O took since the start, for the manager.
     pub io_totals: Totals,
+}
+
+/// The size of the cache device in use.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct SizeStatus {
+    /// Bytes of it that are used; 0 without one.
+    pub bytes: u64,
+    /// The most that it was made for.
+    pub bytes_max: u64,
+    /// Blocks of data that fit then: tables in RAM are made for so many.
+    pub blocks_max: u64,
+    /// The size it is getting.
+    pub resizing_to: Option<u64>,
+    /// Why the last resize has failed, or an empty line.
+    pub failed: String,
 }
 
 /// The write log, raw.

@@ -12,6 +12,7 @@ use rustix::fs::{
     FallocateFlags, Mode, OFlags, fallocate, fcntl_getfl, fcntl_setfl, fsync, ftruncate,
 };
 use rustix::io::Errno;
+use std::ops::Range;
 use std::path::Path;
 
 /// How a cache device is opened.
@@ -23,6 +24,9 @@ pub struct CacheOptions {
     pub force: bool,
     /// Treat a Cinnabar cache as blank, too.
     pub format: bool,
+    /// Parts of a file that is made or formatted that get their space now, in order; `None`: all of
+    /// it. The rest is a hole.
+    pub room: Option<Vec<Range<u64>>>,
     /// The rest; `read_only` is ignored.
     pub open: OpenOptions,
 }
@@ -43,6 +47,22 @@ pub struct CacheDisk {
     pub disk: Disk,
     /// What is on it.
     pub contents: Contents,
+}
+
+impl CacheDisk {
+    /// Says of a cache file that it was not made with this size.
+    pub fn warn_of_size(&self, wanted: Option<u64>) {
+        let Contents::Ours(superblock) = &self.contents else { return };
+        let size_bytes = superblock.geometry.device_bytes();
+        let other = wanted.is_some_and(|wanted| superblock.geometry.segments_for(wanted).is_err());
+        if other && self.disk.kind == DiskKind::File {
+            tracing::warn!(
+                path = %self.disk.path.display(), size_bytes,
+                "the cache keeps the size it was formatted with; for another one remove the file: \
+                 the next start makes it, and it is cold"
+            );
+        }
+    }
 }
 
 /// Opens a cache device, making the file if there is none.
@@ -72,16 +92,6 @@ pub fn open_cache(path: &Path, options: &CacheOptions) -> Result<CacheDisk, Disk
         if disk.size_bytes() < expected {
             let kind = DiskErrorKind::Short { got: disk.size_bytes(), expected };
             return Err(DiskError::new(path, kind));
-        }
-        if options.size_bytes.is_some_and(|size| size / 4096 * 4096 != expected)
-            && disk.kind == DiskKind::File
-        {
-            tracing::warn!(
-                path = %path.display(),
-                size_bytes = expected,
-                "the cache keeps the size it was formatted with; for another one stop the daemon and \
-                 remove the file: the next start makes it, and it is cold"
-            );
         }
     }
     Ok(CacheDisk { disk, contents })
@@ -115,13 +125,29 @@ pub(super) fn open_or_create(
 fn blank(path: &Path, mut disk: Disk, options: &CacheOptions) -> Result<CacheDisk, DiskError> {
     if disk.kind == DiskKind::File {
         let size = whole_pages(path, options.size_bytes.unwrap_or(disk.size_bytes()))?;
-        allocate(&disk, size)?;
+        allocate(&disk, size, options.room.as_deref())?;
         disk.size_bytes = size.into();
     }
     Ok(CacheDisk { disk, contents: Contents::Blank })
 }
 
 impl Disk {
+    /// Whether its file system has room for as much of it as `bytes`, what it holds already included;
+    /// asked before room is taken, for a kernel gives out all there is and only then says that it is
+    /// not enough. Of a device: always. Blocks.
+    ///
+    /// # Errors
+    /// [`DiskErrorKind::NoSpace`], or what the kernel says.
+    pub fn check_room(&self, bytes: u64) -> Result<(), DiskError> {
+        if self.kind != DiskKind::File {
+            return Ok(());
+        }
+        check_room(self, bytes).map_err(|errno| match errno {
+            Errno::NOSPC => DiskError::new(&self.path, DiskErrorKind::NoSpace(bytes)),
+            errno => DiskError::from_errno(&self.path, "asking for room", errno),
+        })
+    }
+
     /// Writes zeros over a metadata area, so that later durable writes don't pay for holes
     /// (measured: 2.5 times). Blocking; for formatting only.
     ///
@@ -254,7 +280,7 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError
     let held = rustix::io::fcntl_dupfd_cloexec(&fd, 0).map_err(failed)?;
     let direct = options.open.direct && set_direct(&fd, path);
     let made = Disk::finish(path, fd, direct, &options.open, &mut patience)
-        .and_then(|disk| allocate(&disk, size).map(|()| disk));
+        .and_then(|disk| allocate(&disk, size, options.room.as_deref()).map(|()| disk));
     match made {
         Ok(mut disk) => {
             disk.size_bytes = size.into();
@@ -283,25 +309,51 @@ fn set_direct(fd: &OwnedFd, path: &Path) -> bool {
 /// Bytes allocated by one call: each one that ends shows that it gets on.
 const ALLOCATED_AT_ONCE: u64 = if cfg!(test) { 1 << 20 } else { 1 << 30 };
 
-/// Sets a file's size and gives it its space, so that a full file system is noticed now.
-pub(super) fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
+/// Sets a file's size and gives it its space, or these parts of it, so that a full file system is
+/// noticed now. What else it held has no space any more.
+pub(super) fn allocate(
+    disk: &Disk,
+    size: u64,
+    parts: Option<&[Range<u64>]>,
+) -> Result<(), DiskError> {
     let path = &disk.path;
+    let all = [Range { start: 0, end: size }];
+    let parts = parts.unwrap_or(&all);
+    let needed: u64 = parts.iter().map(|part| part.end - part.start).sum();
     let failed = |errno| match errno {
         Errno::NOSPC | Errno::DQUOT | Errno::FBIG => {
-            DiskError::new(path, DiskErrorKind::NoSpace(size))
+            DiskError::new(path, DiskErrorKind::NoSpace(needed))
         }
         errno => DiskError::from_errno(path, "allocating", errno),
     };
-    check_room(disk, size).map_err(failed)?;
+    check_room(disk, needed).map_err(failed)?;
     disk.progress.go_on().map_err(failed)?;
     // A file of this size is left alone: some of FUSE's file systems can't change one.
     if rustix::fs::fstat(&disk.fd).map_err(failed)?.st_size.cast_unsigned() != size {
         ftruncate(&disk.fd, size).map_err(failed)?;
     }
-    let mut start = 0;
-    while start < size {
+    let holes = std::iter::once(0).chain(parts.iter().map(|part| part.end));
+    let nexts = parts.iter().map(|part| part.start).chain(std::iter::once(size));
+    for (start, end) in holes.zip(nexts).filter(|(start, end)| start < end) {
         disk.progress.go_on().map_err(failed)?;
-        let len = (size - start).min(ALLOCATED_AT_ONCE);
+        let punch = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+        match fallocate(&disk.fd, punch, start, end - start) {
+            // Where there are no holes, the file is as large as it may get.
+            Ok(()) | Err(Errno::OPNOTSUPP | Errno::NOSYS) => disk.progress.step(),
+            Err(errno) => return Err(failed(errno)),
+        }
+    }
+    for part in parts {
+        allocate_part(disk, part.clone()).map_err(failed)?;
+    }
+    fsync(&disk.fd).map_err(failed)
+}
+
+fn allocate_part(disk: &Disk, part: Range<u64>) -> rustix::io::Result<()> {
+    let Range { mut start, end } = part;
+    while start < end {
+        disk.progress.go_on()?;
+        let len = (end - start).min(ALLOCATED_AT_ONCE);
         match fallocate(&disk.fd, FallocateFlags::empty(), start, len) {
             Ok(()) => {
                 start += len;
@@ -309,14 +361,15 @@ pub(super) fn allocate(disk: &Disk, size: u64) -> Result<(), DiskError> {
             }
             Err(Errno::INTR) => {}
             Err(Errno::OPNOTSUPP | Errno::NOSYS) => {
-                tracing::info!(path = %path.display(), "no fallocate here; writing zeros instead");
-                blocking::write_zeros(disk, start, size - start, &disk.progress).map_err(failed)?;
+                let path = disk.path.display();
+                tracing::info!(%path, "no fallocate here; writing zeros instead");
+                blocking::write_zeros(disk, start, end - start, &disk.progress)?;
                 break;
             }
-            Err(errno) => return Err(failed(errno)),
+            Err(errno) => return Err(errno),
         }
     }
-    fsync(&disk.fd).map_err(failed)
+    Ok(())
 }
 
 /// Asks for the room before taking it: the kernel would give out all there is and only then say

@@ -41,7 +41,7 @@ pub fn open_write_log(
     let superblock = recognise(&disk)?;
     if superblock.is_none() && disk.kind() == DiskKind::File && !is_new {
         let size = whole_pages(path, size_bytes.unwrap_or(disk.size_bytes()))?;
-        allocate(&disk, size)?;
+        allocate(&disk, size, None)?;
         disk.size_bytes = size.into();
     }
     let got = disk.size_bytes();

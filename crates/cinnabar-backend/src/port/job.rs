@@ -50,6 +50,12 @@ pub enum JobOp {
         /// Which.
         span: ByteSpan,
     },
+    /// Gives a range of a file its space, and leaves what it holds as it is. A disk that has its space
+    /// anyway, or can't be given any ahead, is left as it is: success.
+    MakeRoom {
+        /// Which.
+        span: ByteSpan,
+    },
     /// Zeroes a range, by whatever means the disk has.
     WriteZeroes {
         /// Which.

@@ -74,6 +74,8 @@ enum Method {
     ZeroRange,
     /// Zero by writing zeros (files).
     WriteZeros,
+    /// Give room, and leave what is there (files).
+    MakeRoom,
     /// Requests to a block device, and questions about extents.
     Slow(Slow),
 }
@@ -165,6 +167,11 @@ impl Task {
                     DiskKind::Block => Method::Slow(Slow::ZeroOut),
                 },
             ),
+            JobOp::MakeRoom { span } => match task.range(span, disk, Method::MakeRoom) {
+                // A device has its room.
+                Progress::More if disk.kind() != DiskKind::File => Progress::End(Ok(())),
+                progress => progress,
+            },
             JobOp::Extents { span } => task.range(span, disk, Method::Slow(Slow::Extents)),
         };
         (task, progress)
@@ -259,6 +266,7 @@ impl Task {
             Method::Punch { .. } => {
                 Step::Allocate { mode: keep | FallocateFlags::PUNCH_HOLE, span: piece }
             }
+            Method::MakeRoom => Step::Allocate { mode: keep, span: piece },
             Method::ZeroRange => {
                 Step::Allocate { mode: keep | FallocateFlags::ZERO_RANGE, span: piece }
             }
@@ -287,6 +295,7 @@ impl Task {
     /// Whether it may take long: discards and zeroes.
     pub(super) fn is_heavy(&self) -> bool {
         matches!(self.method, Method::Punch { .. } | Method::ZeroRange | Method::WriteZeros)
+            || self.method == Method::MakeRoom
             || matches!(self.method, Method::Slow(Slow::Discard | Slow::ZeroOut))
     }
 
@@ -310,6 +319,7 @@ impl Task {
                 Whole::WriteZeroes { span, may_punch: false }
             }
             Method::Slow(Slow::Extents) => Whole::Extents { span },
+            Method::MakeRoom => unreachable!("on a server this ends when it begins"),
         }
     }
 
@@ -387,8 +397,10 @@ impl Task {
     /// The next cheaper-to-have, dearer-to-do way of the same thing.
     fn fall_back(&mut self, method: Method) -> Progress {
         match method {
-            // A hint that isn't taken.
-            Method::Punch { zeroing: false } | Method::Slow(Slow::Discard) => Progress::End(Ok(())),
+            // A hint that isn't taken; room that is there, or is not, when it is written.
+            Method::Punch { zeroing: false } | Method::Slow(Slow::Discard) | Method::MakeRoom => {
+                Progress::End(Ok(()))
+            }
             Method::Punch { zeroing: true } => {
                 self.method = Method::ZeroRange;
                 Progress::More

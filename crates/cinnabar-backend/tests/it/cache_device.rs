@@ -11,7 +11,7 @@ use std::sync::atomic::Ordering::SeqCst;
 const MIB: u64 = 1 << 20;
 
 fn open(path: &Path, size: Option<u64>, force: bool) -> Result<CacheDisk, DiskErrorKind> {
-    let options = CacheOptions { size_bytes: size, force, format: false, open: soon() };
+    let options = CacheOptions { size_bytes: size, force, open: soon(), ..CacheOptions::default() };
     open_cache(path, &options).map_err(|error| {
         assert!(!error.hint().is_empty());
         error.kind
@@ -168,8 +168,12 @@ fn what_is_ours_is_kept_even_by_force_unless_it_is_to_be_new() {
         let ours = open(&path, None, force).expect("it opens").contents;
         assert_eq!(ours, Contents::Ours(superblock.clone()));
     }
-    let options =
-        CacheOptions { size_bytes: Some(40 * MIB), force: false, format: true, open: soon() };
+    let options = CacheOptions {
+        size_bytes: Some(40 * MIB),
+        format: true,
+        open: soon(),
+        ..CacheOptions::default()
+    };
     let formatted = open_cache(&path, &options).expect("it opens");
     assert_eq!((formatted.disk.size_bytes(), formatted.contents), (40 * MIB, Contents::Blank));
 }

@@ -7,7 +7,7 @@ use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
 use super::watch::Sizes;
 use super::writes::{Claims, Known, Subject};
-use cinnabar_backend::disk::{Disk, OpenOptions};
+use cinnabar_backend::disk::{Disk, DiskError, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, Ledger, StateError};
 use cinnabar_backend::{Proof, ProofError, Waker};
 use cinnabar_driver::device_life::ReplacementId;
@@ -48,6 +48,8 @@ pub(super) enum Task {
     },
     /// Ask how large these disks are now.
     Measure { cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)> },
+    /// Whether the file system of the cache has room for so many bytes of it.
+    AskRoom { disk: Weak<Disk>, bytes: u64, segments: u32, answer: AnswerTo<()> },
     /// Find out how large a volume's disk is now, and prove it as it stands.
     Grow { volume: usize, attachment: u64, disk: Weak<Disk>, answer: AnswerTo<u64> },
     /// Make the claim of a volume that joins the write log durable.
@@ -101,6 +103,12 @@ pub(super) enum Finished {
         result: Result<Box<OpenedDevice>, CommandError>,
     },
     Measured(Sizes),
+    RoomKnown {
+        disk: Weak<Disk>,
+        segments: u32,
+        result: Result<(), DiskError>,
+        answer: AnswerTo<()>,
+    },
     Grown {
         volume: usize,
         attachment: u64,
@@ -158,7 +166,7 @@ impl Background {
         if task.is_urgent() {
             self.urgent += 1;
             self.spawn(task);
-        } else if matches!(task, Task::Measure { .. }) {
+        } else if matches!(task, Task::Measure { .. } | Task::AskRoom { .. }) {
             self.spawn(task);
         } else if matches!(task, Task::OpenDevice { .. }) {
             self.devices += 1;
@@ -193,7 +201,7 @@ impl Background {
     fn count(&mut self, finished: &Finished) {
         if finished.is_urgent() {
             self.urgent -= 1;
-        } else if matches!(finished, Finished::Measured(_)) {
+        } else if matches!(finished, Finished::Measured(_) | Finished::RoomKnown { .. }) {
             // Not counted: nobody waits for it, a stop neither.
         } else if matches!(finished, Finished::DeviceOpened { .. }) {
             self.devices -= 1;
@@ -296,11 +304,7 @@ impl Task {
                 drop(disk);
                 Finished::Taken { volume, proof }
             }
-            Self::Prove { volume, disk } => {
-                let result = disk.prove();
-                drop(disk);
-                Finished::Proved { volume, result }
-            }
+            Self::Prove { volume, disk } => Finished::Proved { volume, result: proved(disk) },
             Self::BumpGeneration { ledger, held } => {
                 Finished::GenerationsBumped(ledger.with(|state| state.bump_generation(&held)))
             }
@@ -318,6 +322,9 @@ impl Task {
                 Finished::DeviceOpened { id, result }
             }
             Self::Measure { cache, volumes } => Finished::Measured(measure(cache, volumes)),
+            Self::AskRoom { disk, bytes, segments, answer } => {
+                Finished::RoomKnown { result: ask_room(&disk, bytes), disk, segments, answer }
+            }
             Self::Grow { volume, attachment, disk, answer } => {
                 let result = grown(&disk);
                 Finished::Grown { volume, attachment, result, answer }
@@ -337,6 +344,17 @@ impl Task {
             }
         }
     }
+}
+
+/// The disk is let go of before the loop hears of it.
+#[expect(clippy::needless_pass_by_value, reason = "it is dropped here")]
+fn proved(disk: Arc<Disk>) -> Result<Option<ProofToken>, ProofError> {
+    disk.prove()
+}
+
+/// One that is gone refuses nothing: the loop knows.
+fn ask_room(disk: &Weak<Disk>, bytes: u64) -> Result<(), DiskError> {
+    disk.upgrade().map_or(Ok(()), |disk| disk.check_room(bytes))
 }
 
 /// One that can't be asked is passed over: its own I/O tells.

@@ -5,6 +5,7 @@ use super::device::OpenedDevice;
 use super::faults::Faults;
 use super::patience::silence_max;
 use super::plane::Plane;
+use super::resize::CacheSize;
 use cinnabar_backend::Disk;
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_driver::DeviceLife;
@@ -39,6 +40,8 @@ pub(super) struct Cache {
     pub(super) faults: Faults,
     /// Times it was given up because it failed, hung or was cut short.
     pub(super) losses: u64,
+    /// How large it is, and is to be.
+    pub(super) size: Option<CacheSize>,
     /// A budget of SSD writes lets nothing go to flash.
     pub(super) throttled: bool,
     /// Times it was exchanged by command.
@@ -75,6 +78,7 @@ impl Cache {
             cut_short: None,
             faults: Faults::default(),
             losses: 0,
+            size: None,
             throttled: false,
             replacements: 0,
             told: false,
@@ -107,6 +111,11 @@ impl Cache {
     /// What was formatted on it reaches so far; 0 without one.
     pub(super) fn formatted_bytes(&self) -> u64 {
         self.device.as_ref().map_or(0, |device| device.formatted_bytes)
+    }
+
+    /// Bytes of it that are used, or are to be; 0 without one.
+    pub(super) fn used_bytes(&self) -> u64 {
+        self.size.as_ref().map_or(0, CacheSize::used_bytes)
     }
 
     /// Whether the log knows that it is not in use.
@@ -155,7 +164,9 @@ impl Plane {
         first: &Superblock,
     ) -> rustix::io::Result<()> {
         let disk = Arc::new(disk);
-        let capacity_blocks = first.geometry.capacity_blocks() * u64::from(first.geometry.shards);
+        let size = CacheSize::of(std::slice::from_ref(first));
+        let capacity_blocks = size.capacity_blocks();
+        self.cache.size = Some(size);
         self.crew.install_cache(&mut self.lane, &disk, capacity_blocks)?;
         self.cache.take(disk, first.uuid, first.geometry.device_bytes());
         let counters = self.crew.counters(&self.lane, &[]).cache;

@@ -44,6 +44,8 @@ pub(super) enum PendingCommand {
     Forget(String, AnswerTo<()>),
     /// The volume of this key, attached as that, to so many bytes.
     Grow(usize, u64, u64, AnswerTo<u64>),
+    /// Of the cache; by its number.
+    Resize(u64),
     Close,
 }
 
@@ -79,6 +81,9 @@ impl Plane {
                 Finished::DeviceOpened { id, result } => self.device_opened(id, result),
                 Finished::Entrusted(result) => self.entrusted(result),
                 Finished::Measured(sizes) => self.looked(&sizes),
+                Finished::RoomKnown { disk, segments, result, answer } => {
+                    self.room_known(&disk, segments, result, answer);
+                }
                 Finished::Claimed { subject, result } => self.claimed(now, subject, result),
                 Finished::Unclaimed(subject) => self.unclaimed(now, subject),
                 Finished::Discarded { name, answer } => self.has_gone(&name, answer, Ok(())),
@@ -129,6 +134,7 @@ impl Plane {
                 self.invalidate(now, &name, range, answer);
             }
             Message::ReplaceCache { new, answer } => self.replace_cache(new, answer),
+            Message::ResizeCache { size_bytes, answer } => self.resize_cache(size_bytes, answer),
             Message::AbandonCache(answer) => self.abandon_cache(answer),
             Message::Record { names, answer } => {
                 // Nobody waits any more: the recording ends with its first request.
@@ -369,6 +375,7 @@ impl Plane {
             PendingCommand::Grow(key, attachment, size_bytes, answer) => {
                 self.has_grown(key, attachment, size_bytes, reply.result.map(drop), answer);
             }
+            PendingCommand::Resize(number) => self.resized(number, reply.result.map(drop)),
             PendingCommand::Close => self.closed(now, reply.result.map(drop)),
         }
     }

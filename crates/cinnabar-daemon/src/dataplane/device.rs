@@ -9,6 +9,7 @@
 use super::disks::{Taken, explain};
 use super::format;
 use super::patience::{in_time, silence_max};
+use super::resize::configured_size;
 use cinnabar_backend::disk::{
     CacheDisk, CacheOptions, Contents, Disk, DiskError, DiskErrorKind, Identity, OpenOptions,
     Progress, open_cache,
@@ -39,12 +40,17 @@ pub(super) fn open_configured(
 ) -> Result<Configured, DiskError> {
     let progress = Progress::default();
     let open = OpenOptions { progress: progress.clone(), ..options.clone() };
-    let (size_bytes, force) = (config.size_bytes, config.force);
-    let wanted = CacheOptions { size_bytes, force, open, ..CacheOptions::default() };
+    // A file is made for the largest size that it may get, with room for the one it has.
+    let size_bytes = config.size_max_bytes.or(config.size_bytes);
+    let room = format::first_room(config);
+    let force = config.force;
+    let wanted = CacheOptions { size_bytes, force, room, open, ..CacheOptions::default() };
     let (device, shards) = (config.device.clone(), config.shards);
+    let config_of = config.clone();
     let work = move || {
         let cache = open_cache(&device, &wanted)?;
-        let superblocks = format::superblocks_for(&cache, shards);
+        let size = configured_size(&config_of, cache.disk.kind());
+        let superblocks = format::superblocks_for(&cache, shards, size);
         Ok((cache, superblocks))
     };
     let bound = silence_max(config.device_timeout);
@@ -109,6 +115,7 @@ pub(super) fn open_new(
         size_bytes: new.size_bytes,
         force: new.format,
         format: new.format,
+        room: None,
         open: options.clone(),
     };
     let cache = open_cache(&new.device, &options).map_err(|error| {
@@ -126,7 +133,7 @@ pub(super) fn open_new(
         let hint = "--format reformats it; what it caches now is lost";
         return Err(what(CommandErrorKind::Invalid, message, hint));
     }
-    let superblocks = format::superblocks_for(&cache, Some(shards))
+    let superblocks = format::superblocks_for(&cache, Some(shards), None)
         .map_err(|error| super::control::command_error(&error))?;
     format::format(&cache.disk, &superblocks)
         .map_err(|error| super::control::command_error(&error))?;

@@ -5,13 +5,29 @@
 use super::disks::{explain, with_path};
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk};
 use cinnabar_backend::format as device;
-use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
-use cinnabar_messages::{StartError, StartErrorKind, Subject};
+use cinnabar_engine::metadata::superblock::{Geometry, GeometryError, Superblock};
+use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_messages::{CacheConfig, StartError, StartErrorKind, Subject};
+use std::ops::Range;
 
-/// The superblocks that are there, or those of a fresh format with so many shards, not written yet.
+/// Parts of a file that is made for a larger size than it has at first that get their space at once;
+/// `None`: all of it.
+pub(super) fn first_room(config: &CacheConfig) -> Option<Vec<Range<u64>>> {
+    let (size, max) = (config.size_bytes?, config.size_max_bytes?);
+    let max = max / BLOCK_BYTES * BLOCK_BYTES;
+    let shards = config.shards.unwrap_or_else(|| Geometry::shards_for(max));
+    // What is wrong with a size is said when superblocks are made.
+    let geometry = Geometry::for_shards(max, shards).ok()?;
+    let segments = geometry.segments_for(size).ok()?;
+    (segments < geometry.segments).then(|| geometry.room(0, segments))
+}
+
+/// The superblocks that are there, or those of a fresh format with so many shards, not written yet; of
+/// `size` bytes, if it is to have fewer than it is made for.
 pub(super) fn superblocks_for(
     cache: &CacheDisk,
     shards: Option<u32>,
+    size: Option<u64>,
 ) -> Result<Vec<Superblock>, StartError> {
     let disk = &cache.disk;
     match &cache.contents {
@@ -29,16 +45,23 @@ pub(super) fn superblocks_for(
             })
         }
         Contents::Blank => {
-            let size = disk.size_bytes();
-            let shards = shards.unwrap_or_else(|| Geometry::shards_for(size));
-            let geometry = Geometry::for_shards(size, shards).map_err(|error| {
+            let all = disk.size_bytes();
+            let shards = shards.unwrap_or_else(|| Geometry::shards_for(all));
+            let wrong = |error: GeometryError, hint: &str| {
                 let message = with_path("cache device", disk.path(), &error);
-                let hint = "choose a size from 20 MiB to just under 1 TiB for each shard";
                 StartError::new(StartErrorKind::CacheSize, Subject::Cache, message, hint)
+            };
+            let geometry = Geometry::for_shards(all, shards).map_err(|error| {
+                wrong(error, "choose a size from 20 MiB to just under 1 TiB for each shard")
             })?;
-            device::fresh(geometry).map_err(|error| {
+            let segments = size.map_or(Ok(geometry.segments), |size| geometry.segments_for(size));
+            let segments = segments.map_err(|error| {
+                wrong(error, "choose another size, or a size_max that is nearer to it")
+            })?;
+            let fresh = device::fresh(geometry).map_err(|error| {
                 StartError::new(StartErrorKind::Resources, Subject::Daemon, error.to_string(), "")
-            })
+            })?;
+            Ok(fresh.into_iter().map(|superblock| superblock.with_segments(segments)).collect())
         }
     }
 }

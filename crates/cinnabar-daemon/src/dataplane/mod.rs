@@ -34,6 +34,7 @@ mod recordings;
 mod renewal;
 mod replace;
 mod requests;
+mod resize;
 mod restarted;
 mod served;
 mod shares;

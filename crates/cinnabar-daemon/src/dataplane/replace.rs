@@ -181,7 +181,7 @@ impl Plane {
     }
 
     /// Percentages are of another capacity now.
-    fn adopt_shares(&mut self) {
+    pub(super) fn adopt_shares(&mut self) {
         let plans = self.volumes.iter().filter_map(|(_, volume)| {
             let (min, max) = self.shares(&volume.config);
             Some(VolumePlan {

@@ -10,11 +10,33 @@ use std::collections::BTreeMap;
 /// The minimums of all volumes sum to at most this share of the capacity, in percent.
 const SHARES_MIN_PERCENT: u64 = 80;
 
+/// Smallest and largest share in blocks, of a cache of so many. A maximum of all of it is none: else
+/// it would be one as soon as the cache becomes larger.
+fn shares_of(config: &VolumeConfig, capacity: u64) -> (u64, u64) {
+    let max = config.share_max.blocks(capacity);
+    (config.share_min.blocks(capacity), if max >= capacity { u64::MAX } else { max })
+}
+
+fn check_sum(sum: u64, capacity: u64) -> Result<(), String> {
+    if sum <= capacity * SHARES_MIN_PERCENT / 100 {
+        return Ok(());
+    }
+    Err(format!(
+        "the minimums of all volumes sum to {sum} blocks, more than {SHARES_MIN_PERCENT} % of the \
+         cache's {capacity}"
+    ))
+}
+
 impl Plane {
     /// Smallest and largest share in blocks.
     pub(super) fn shares(&self, config: &VolumeConfig) -> (u64, u64) {
-        let capacity = self.capacity_blocks();
-        (config.share_min.blocks(capacity), config.share_max.blocks(capacity))
+        shares_of(config, self.capacity_blocks())
+    }
+
+    /// Refuses a capacity in blocks in which the minimums of all volumes can't be kept; says why.
+    pub(super) fn check_minimums(&self, capacity: u64) -> Result<(), String> {
+        let minimums = self.volumes.iter().map(|(_, volume)| shares_of(&volume.config, capacity).0);
+        check_sum(minimums.sum(), capacity)
     }
 
     /// Targets of volumes, in blocks, take effect together. Those that lose theirs come first: so there
@@ -65,11 +87,8 @@ impl Plane {
         let sum: u64 = others.map(|(_, volume)| self.shares(&volume.config).0).sum::<u64>() + min;
         let problem = if min > max {
             format!("share_min is more than share_max ({min} and {max} blocks)")
-        } else if sum > capacity * SHARES_MIN_PERCENT / 100 {
-            format!(
-                "the minimums of all volumes sum to {sum} blocks, more than {SHARES_MIN_PERCENT} % \
-                 of the cache's {capacity}"
-            )
+        } else if let Err(problem) = check_sum(sum, capacity) {
+            problem
         } else {
             return Ok(());
         };

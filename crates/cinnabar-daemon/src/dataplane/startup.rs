@@ -200,6 +200,7 @@ impl Plane {
                 self.seat(config, &superblocks);
                 self.install_cache(cache.disk, &superblocks[0])
                     .map_err(|errno| no_place(Subject::Cache, errno))?;
+                self.plan_size(&config.cache, &superblocks);
                 let blank = cache.contents == Contents::Blank;
                 self.prepare(config, opened, blank.then_some(&superblocks))
             }
@@ -224,7 +225,7 @@ impl Plane {
 
     /// Engines that pass through, as many as the device would have.
     pub(super) fn seat_without_device(&mut self, config: &StartConfig) {
-        let size = config.cache.size_bytes.unwrap_or(0);
+        let size = config.cache.size_max_bytes.or(config.cache.size_bytes).unwrap_or(0);
         let shards = config.cache.shards.unwrap_or_else(|| Geometry::shards_for(size));
         let settings = engine_config(config, shards as usize);
         let engines = (0..shards).map(|_| Engine::without_device(settings)).collect();
@@ -243,6 +244,7 @@ impl Plane {
         self.listen_for_absents()?;
         self.look_up_generations(&keys)?;
         self.open(config, blank)?;
+        self.take_planned_size();
         self.attach_all(&keys)?;
         let now = self.lane.clock.now();
         self.retry_absent(now);

@@ -43,6 +43,7 @@ impl Plane {
             },
             counters: self.cache_counters(&counters.cache, passed_by),
             throttled: self.cache.throttled,
+            size: self.size_status(),
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes() + front_ram_bytes,
             write_log: self.write_log_status(now),

@@ -123,6 +123,7 @@ pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
         size_bytes: options.size_bytes,
         force: options.format,
         format: options.fresh,
+        room: None,
         open: OpenOptions { progress: Progress::default(), ..wait.clone() },
     };
     let bound = silence_max(options.device_timeout);
@@ -130,6 +131,9 @@ pub(crate) fn open(options: &Options) -> Result<Driver, Error> {
     let progress = cache_options.open.progress.clone();
     let opened = in_time(&progress, bound, &wait, move || open_cache(&path, &cache_options))
         .unwrap_or(Err(silent));
+    if let Ok(cache) = &opened {
+        cache.warn_of_size(options.size_bytes);
+    }
     if let Err(error) = &opened
         && (options.required || !error.kind.is_lost(true))
     {
@@ -242,7 +246,7 @@ impl Driver {
     ) -> Result<(), Error> {
         let disk = Arc::new(disk);
         let file = self.port.register(Arc::clone(&disk)).map_err(Error::Files)?;
-        let segments = superblocks.iter().map(|one| u64::from(one.geometry.segments)).sum();
+        let segments = superblocks.iter().map(|one| u64::from(one.segments_used)).sum();
         let device = &mut self.device;
         disk.path().clone_into(&mut device.path);
         (device.missing, device.hangs) = (None, false);

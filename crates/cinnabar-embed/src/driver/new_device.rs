@@ -34,6 +34,7 @@ impl Opening {
             size_bytes: new.size_bytes,
             force: new.format,
             format: new.format,
+            room: None,
             open: options,
         };
         let cache = open_cache(&new.device, &wanted).map_err(Error::Device)?;

@@ -39,6 +39,7 @@ impl<P: Payload> Engine<P> {
         self.log_flush.1 = false;
         self.doubtful = false;
         self.report = crate::health::LoadReport::default();
+        self.end_resize(Failure::Io(IoError::Io));
         if self.loader.take().is_some() {
             if !self.config.mutants.is(Mutant::LostLoadKept) {
                 self.store.drop_loaded();
@@ -109,6 +110,7 @@ impl<P: Payload> Engine<P> {
             | Pending::Open(_)
             | Pending::Control
             | Pending::Reserve { .. }
+            | Pending::Resize(_)
             | Pending::CacheFlush => true,
             Pending::BackendRead { .. }
             | Pending::Edge { slot: None, .. }

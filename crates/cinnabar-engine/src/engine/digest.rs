@@ -61,6 +61,7 @@ impl<P: Payload + Debug> Engine<P> {
             abandoning,
             replacing,
             reopening,
+            resize,
             device_losses: _,
             devices,
             late,
@@ -84,7 +85,7 @@ impl<P: Payload + Debug> Engine<P> {
         add(hasher, &(superblock, ready, paused, lifecycle, identities, wake, loader));
         add(hasher, &(awaiting_load, doubtful, checkpoint, checkpoint_sequence));
         add(hasher, &(checkpoint_failures, at_gate, at_journal, beat_at, log_flush));
-        add(hasher, &(abandoning, replacing, reopening, attaching, devices, late));
+        add(hasher, &(abandoning, replacing, reopening, attaching, devices, late, resize));
     }
 }
 

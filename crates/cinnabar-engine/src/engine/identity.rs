@@ -68,7 +68,8 @@ impl<P: Payload> Engine<P> {
             // None is left on this device: it has to be formatted again, and this attach fails.
             return true;
         };
-        if !self.identities.reserving {
+        // One copy of the superblock is written at a time.
+        if !self.identities.reserving && !self.resize_marks() {
             self.identities.reserving = true;
             self.store.crossings.note(Bound::Incarnations);
             self.superblock.next_incarnation = more;
@@ -102,6 +103,7 @@ impl<P: Payload> Engine<P> {
             }
         }
         self.continue_attaches();
+        self.advance_resize();
         self.advance_lifecycle();
     }
 

@@ -4,6 +4,7 @@
 
 use super::Engine;
 use super::open::Opening;
+use super::resize::Resize;
 use crate::health::{Health, PassThroughReason};
 use crate::metadata::checkpoint::VolumeRecord;
 use crate::metadata::superblock::DeviceState;
@@ -80,6 +81,9 @@ impl<P: Payload> Engine<P> {
             Command::Discard(volume) => self.discard(id, volume),
             Command::Grow(volume, size_bytes, proof) => self.grow(id, volume, size_bytes, proof),
             Command::Forget(name) => self.forget(id, &name),
+            Command::Resize { segments, otherwise } => {
+                self.resize(id, segments, segments == otherwise);
+            }
             Command::Abandon => self.abandon(id),
             Command::Replace(superblock) => self.replace(id, *superblock),
             Command::Close => self.close(id),
@@ -239,15 +243,20 @@ impl<P: Payload> Engine<P> {
     pub(super) fn advance_lifecycle(&mut self) {
         let Lifecycle::Closing(_, step) = &mut self.lifecycle else { return };
         if let Closing::Quiet = step {
+            let reserving = self.identities.is_reserving();
             if self.loader.is_some()
                 || self.checkpoint.is_some()
                 || self.log_flush.1
-                || self.identities.is_reserving()
+                || reserving
+                || self.resize.as_ref().is_some_and(Resize::has_io)
             {
                 return;
             }
             *step = Closing::Probation(0);
+            // The next session goes on with it.
+            self.end_resize(Failure::Interrupted);
         }
+        let Lifecycle::Closing(_, step) = &mut self.lifecycle else { return };
         if let Closing::Probation(done) = step {
             let further = self.store.flush_probation(*done, self.now, &mut self.outbox);
             if let Some(further) = further {

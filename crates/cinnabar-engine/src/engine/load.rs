@@ -331,6 +331,7 @@ impl<P: Payload> Engine<P> {
             self.outbox.reply(id, Ok(Answer::Loaded(self.report)));
         }
         self.continue_attaches();
+        self.continue_old_resize();
         self.advance_lifecycle();
     }
 }

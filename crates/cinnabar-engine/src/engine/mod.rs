@@ -29,6 +29,9 @@ mod reading;
 #[cfg(test)]
 mod reclaim;
 mod request;
+mod resize;
+#[cfg(test)]
+mod resizes;
 #[cfg(test)]
 mod rig;
 mod write;
@@ -59,6 +62,8 @@ pub use phases::{Phase, Phases};
 use read::Flash;
 pub(crate) use reading::OpenRead;
 use request::Active;
+use resize::Resize;
+pub(crate) use resize::ResizeIo;
 use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
@@ -127,6 +132,8 @@ pub struct Engine<P> {
     replacing: Option<(RequestId, Box<Superblock>)>,
     /// The device being opened is a replacement: volumes are there, passing through.
     reopening: bool,
+    /// The log is getting another size.
+    resize: Option<Resize>,
     device_losses: u64,
     /// Devices that took another's place.
     devices: u64,
@@ -166,6 +173,7 @@ impl<P: Payload> Engine<P> {
             abandoning: Vec::new(),
             replacing: None,
             reopening: false,
+            resize: None,
             device_losses: 0,
             devices: 0,
         }
@@ -267,6 +275,7 @@ impl<P: Payload> Engine<P> {
                 self.wake_at(self.now);
             }
             self.checkpoint_if_due();
+            self.advance_resize();
         }
         self.beat();
         self.pump_journal();
@@ -313,6 +322,7 @@ impl<P: Payload> Engine<P> {
             Pending::Open(what) => self.open_read_done(what, result, pages),
             Pending::Control => self.control_done(result),
             Pending::Reserve { copies } => self.reserve_done(copies, result),
+            Pending::Resize(io) => self.resize_io_done(io, result),
             Pending::CacheFlush => {
                 self.cache_flushed(result);
                 self.advance_lifecycle();
@@ -350,7 +360,10 @@ impl<P: Payload> Engine<P> {
 
     /// Counters of the cache.
     pub fn cache_counters(&self) -> CacheCounters {
+        let (resize_segments, resize_segments_done) = self.resize_progress();
         CacheCounters {
+            resize_segments,
+            resize_segments_done,
             flash_written_bytes: self.outbox.flash_written_bytes,
             journal_records: self.store.journal.records(),
             journal_writes: self.store.journal.writes,

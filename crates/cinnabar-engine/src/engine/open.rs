@@ -225,6 +225,8 @@ impl<P: Payload> Engine<P> {
             self.loader = Some(loader);
             self.store.index = Index::Partial;
             self.continue_load();
+        } else {
+            self.continue_old_resize();
         }
         self.outbox.reply(id, Ok(Answer::Done));
     }

@@ -51,6 +51,10 @@ pub(super) struct Rig {
     pub(super) flush_fails: bool,
     /// New generations asked for.
     pub(super) generation_bumps: u32,
+    /// The file system is full.
+    pub(super) no_room: bool,
+    /// Room made (true) and given back, in segments of a log that begins at this block: first, end.
+    pub(super) room: Vec<(bool, u64, u64)>,
     next: u64,
 }
 
@@ -71,6 +75,8 @@ impl Rig {
             proof: None,
             flush_fails: false,
             generation_bumps: 0,
+            no_room: false,
+            room: Vec::new(),
             next: 0,
         }
     }
@@ -229,6 +235,14 @@ impl Rig {
             IoOp::BumpGeneration { .. } => {
                 self.generation_bumps += 1;
                 done.generation = Some(1);
+            }
+            IoOp::MakeRoom { .. } if self.no_room => done.result = Err(IoError::NoSpace),
+            IoOp::MakeRoom { span } | IoOp::Trim { span } if io.target == Target::Cache => {
+                let geometry = &self.engine.superblock().geometry;
+                let slots = u64::from(geometry.segment_slots());
+                let segment = |byte: u64| (byte / BLOCK_BYTES - geometry.log) / slots;
+                let made = matches!(io.op, IoOp::MakeRoom { .. });
+                self.room.push((made, segment(span.offset), segment(span.offset + span.len)));
             }
             IoOp::Prove => done.proof = self.proof.clone(),
             IoOp::Flush if io.target != Target::Cache && self.flush_fails => {

@@ -11,7 +11,7 @@ use crate::metadata::chunk::DATA_BLOCKS_MAX;
 use crate::metadata::superblock::Geometry;
 use crate::prefetch::prefetch;
 use crate::units::Instant;
-use ranks::Listed;
+use ranks::{Listed, Ranks};
 use shares::{Class, Group, Stream, Tail};
 use slab::Slab;
 use std::collections::VecDeque;
@@ -97,8 +97,15 @@ impl Chunk {
 /// Segments, their groups and what is being written.
 #[derive(Debug)]
 pub(crate) struct Log {
+    /// Of the device as it was made: slots and their places.
     pub(crate) geometry: Geometry,
+    /// Segments that may be filled; those behind are being emptied, or hold nothing.
+    pub(crate) bound: u32,
+    /// Segments behind the bound that are not free, and the sealed ones of them by what is in them.
+    pub(crate) behind: u32,
+    ranks_behind: Ranks,
     pub(crate) segments: Vec<Segment>,
+    /// Of those before the bound.
     pub(crate) free: VecDeque<u32>,
     pub(crate) groups: Vec<Group>,
     pub(crate) writing: Slab<Chunk>,
@@ -112,13 +119,17 @@ pub(crate) struct Log {
 
 impl Log {
     /// An empty log whose sequence numbers begin behind `sequence`. Those of each session begin behind
-    /// all that any earlier one can have used. For `class_segments` see
-    /// [`Bounds`](crate::bounds::Bounds).
-    pub(crate) fn new(geometry: Geometry, sequence: u64, class_segments: u32) -> Self {
+    /// all that any earlier one can have used. Only the first `bound` segments are filled. For
+    /// `class_segments` see [`Bounds`](crate::bounds::Bounds).
+    pub(crate) fn new(geometry: Geometry, bound: u32, sequence: u64, class_segments: u32) -> Self {
+        assert!((1..=geometry.segments).contains(&bound), "a log has segments");
         let mut log = Self {
             geometry,
+            bound,
+            behind: 0,
+            ranks_behind: Ranks::default(),
             segments: vec![Segment::FREE; geometry.segments as usize],
-            free: (0..geometry.segments).collect(),
+            free: (0..bound).collect(),
             groups: vec![Group::common()],
             writing: Slab::new(),
             sequence,
@@ -127,6 +138,62 @@ impl Log {
         };
         log.share_out();
         log
+    }
+
+    /// Blocks that fit into it at its size.
+    pub(crate) fn capacity_blocks(&self) -> u64 {
+        self.geometry.blocks_of(self.bound)
+    }
+
+    /// From now on only the first `bound` segments are filled. Streams that fill another one must have
+    /// been closed. Looks at each segment between the two sizes once.
+    pub(crate) fn set_bound(&mut self, bound: u32) {
+        assert!((1..=self.geometry.segments).contains(&bound), "segments of the log");
+        let (low, high) = (self.bound.min(bound), self.bound.max(bound));
+        let sealed = |log: &Self, s: &u32| log.segments[*s as usize].listed.is_some();
+        let listed: Vec<u32> = (low..high).filter(|s| sealed(self, s)).collect();
+        for segment in &listed {
+            self.unlist(*segment);
+        }
+        self.bound = bound;
+        for segment in listed {
+            self.list(segment);
+        }
+        self.free.retain(|segment| *segment < low);
+        for segment in low..bound {
+            if self.segments[segment as usize].state == SegmentState::Free {
+                self.free.push_back(segment);
+            }
+        }
+        self.count_behind();
+    }
+
+    /// Counts the segments behind the bound that hold something.
+    pub(crate) fn count_behind(&mut self) {
+        let behind = self.segments[self.bound as usize..].iter();
+        self.behind = behind.filter(|s| s.state != SegmentState::Free).count() as u32;
+    }
+
+    /// Closes the segment that a stream is filling, if it is behind the bound-to-be; its chunk must
+    /// have been taken unless it is empty.
+    pub(crate) fn close_beyond(&mut self, stream: Stream, bound: u32) {
+        if self.tail(stream).open.is_none_or(|open| open < bound) {
+            return;
+        }
+        self.drop_empty_chunk(stream);
+        self.seal(stream);
+    }
+
+    /// Whether a stream fills a segment from `bound` on.
+    pub(crate) fn fills_beyond(&self, stream: Stream, bound: u32) -> bool {
+        self.tail(stream).open.is_some_and(|open| open >= bound)
+    }
+
+    fn drop_empty_chunk(&mut self, stream: Stream) {
+        if let Some(empty) = self.tail_mut(stream).chunk.take() {
+            assert!(empty.buffers.is_empty(), "a chunk that is closed loses no block");
+            self.segments[empty.segment as usize].pending_chunks -= 1;
+        }
     }
 
     /// The segment of a slot.
@@ -203,6 +270,7 @@ impl Log {
             return false;
         }
         let segment = self.free.pop_front().expect("just counted");
+        assert!(segment < self.bound, "nothing is filled behind the bound");
         let old = &self.segments[segment as usize];
         assert_eq!(old.state, SegmentState::Free, "a listed segment is free");
         assert!(
@@ -305,10 +373,7 @@ impl Log {
         let merged = state.merged(stream.class) != stream.class;
         let left = stream.group != 0 && state.members == 0;
         if (merged || left) && self.tail(stream).open.is_some() {
-            if let Some(empty) = self.tail_mut(stream).chunk.take() {
-                assert!(empty.buffers.is_empty(), "an abandoned chunk loses no block");
-                self.segments[empty.segment as usize].pending_chunks -= 1;
-            }
+            self.drop_empty_chunk(stream);
             self.seal(stream);
         }
     }
@@ -324,7 +389,12 @@ impl Log {
         let group = usize::from(state.group);
         assert!(self.groups[group].segments > 0, "a group counts what it gives back");
         self.groups[group].segments -= 1;
-        self.free.push_back(segment);
+        if segment < self.bound {
+            self.free.push_back(segment);
+        } else {
+            assert!(self.behind > 0, "what is emptied behind the bound was counted");
+            self.behind -= 1;
+        }
     }
 
     /// The stream whose open chunk is the fullest, for relief when buffers run out.

@@ -84,27 +84,56 @@ impl Log {
         rank as u8
     }
 
-    fn list(&mut self, segment: u32) {
+    pub(super) fn list(&mut self, segment: u32) {
         let rank = self.rank(segment);
-        let state = &mut self.segments[segment as usize];
-        let list = &mut self.groups[usize::from(state.group)].ranks.0[usize::from(rank)];
-        state.listed = Some(Listed { rank, at: list.len() as u32 });
+        let list = self.list_of(segment, rank);
+        let at = list.len() as u32;
         list.push(segment);
+        self.segments[segment as usize].listed = Some(Listed { rank, at });
     }
 
-    fn unlist(&mut self, segment: u32) {
+    /// Where a segment of this rank is listed: with its group, or with all that are behind the bound.
+    fn list_of(&mut self, segment: u32, rank: u8) -> &mut Vec<u32> {
+        let ranks = if segment < self.bound {
+            &mut self.groups[usize::from(self.segments[segment as usize].group)].ranks
+        } else {
+            &mut self.ranks_behind
+        };
+        &mut ranks.0[usize::from(rank)]
+    }
+
+    pub(super) fn unlist(&mut self, segment: u32) {
         let state = &mut self.segments[segment as usize];
         let Listed { rank, at } = state.listed.take().expect("sealed segments are listed");
-        let list = &mut self.groups[usize::from(state.group)].ranks.0[usize::from(rank)];
+        let list = self.list_of(segment, rank);
         let removed = list.swap_remove(at as usize);
         assert_eq!(removed, segment, "a segment is where it is listed");
-        if let Some(moved) = list.get(at as usize) {
-            self.segments[*moved as usize].listed = Some(Listed { rank, at });
+        if let Some(moved) = list.get(at as usize).copied() {
+            self.segments[moved as usize].listed = Some(Listed { rank, at });
         }
     }
 
-    /// The sealed segment with the least worth keeping, of equals the one opened first; with `only`, of
-    /// that group. Where very many have the same rank, the least of some of them.
+    /// The same of those behind the bound, of all groups.
+    pub(crate) fn cheapest_behind(&self) -> Option<u32> {
+        self.ranks_behind.0.iter().find_map(|listed| {
+            let looked_at = listed.iter().take(LOOKS_MAX);
+            let idle = looked_at.filter(|s| self.segments[**s as usize].pending_chunks == 0);
+            idle.min_by_key(|s| self.cost(**s)).copied()
+        })
+    }
+
+    /// Sealed segments behind the bound.
+    pub(crate) fn sealed_behind(&self) -> usize {
+        self.ranks_behind.len()
+    }
+
+    fn cost(&self, segment: u32) -> (u32, u64) {
+        let segment = &self.segments[segment as usize];
+        (segment.worth(), segment.sequence)
+    }
+
+    /// The sealed segment before the bound with the least worth keeping, of equals the one opened first;
+    /// with `only`, of that group. Where very many have the same rank, the least of some of them.
     pub(crate) fn cheapest(&self, only: Option<u16>) -> Option<u32> {
         let chosen = |(index, _): &(usize, &Group)| only.is_none_or(|o| usize::from(o) == *index);
         let looks = (LOOKS_MAX / self.groups.len()).max(RANKS);
@@ -112,11 +141,7 @@ impl Log {
             let groups = self.groups.iter().enumerate().filter(chosen);
             let listed = groups.flat_map(|(_, group)| group.ranks.0[rank].iter().take(looks));
             let idle = listed.filter(|s| self.segments[**s as usize].pending_chunks == 0);
-            let cost = |s: &&u32| {
-                let segment = &self.segments[**s as usize];
-                (segment.worth(), segment.sequence)
-            };
-            idle.min_by_key(cost).copied()
+            idle.min_by_key(|s| self.cost(**s)).copied()
         })
     }
 
@@ -126,11 +151,13 @@ impl Log {
             assert_eq!(state.listed.is_some(), state.state == SegmentState::Sealed, "{index}");
             let Some(Listed { rank, at }) = state.listed else { continue };
             assert_eq!(rank, self.rank(index), "the rank of segment {index}");
-            let list = &self.groups[usize::from(state.group)].ranks.0[usize::from(rank)];
+            let before = index < self.bound;
+            let own = &self.groups[usize::from(state.group)].ranks;
+            let list = &(if before { own } else { &self.ranks_behind }).0[usize::from(rank)];
             assert_eq!(list.get(at as usize), Some(&index), "the place of segment {index}");
         }
-        for group in &self.groups {
-            assert_eq!(group.ranks.len(), group.queue.len(), "segments listed and queued");
-        }
+        let listed: usize = self.groups.iter().map(|group| group.ranks.len()).sum();
+        let queued: usize = self.groups.iter().map(|group| group.queue.len()).sum();
+        assert_eq!(listed + self.ranks_behind.len(), queued, "segments listed and queued");
     }
 }

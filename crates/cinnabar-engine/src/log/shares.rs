@@ -116,7 +116,18 @@ pub(crate) struct Wanted {
 impl Log {
     /// Most groups that this log can serve: each keeps a segment open.
     pub(crate) fn groups_max(&self) -> usize {
-        (self.geometry.segments as usize / 8).clamp(1, 64)
+        Self::groups_of(self.bound)
+    }
+
+    /// The same, of a log of so many segments.
+    fn groups_of(segments: u32) -> usize {
+        (segments as usize / 8).clamp(1, 64)
+    }
+
+    /// Whether all groups there are fit into so many segments.
+    pub(crate) fn has_place_for_groups(&self, segments: u32) -> bool {
+        let owned = self.groups.iter().filter(|group| group.owner.is_some()).count();
+        owned < Self::groups_of(segments)
     }
 
     /// Free segments to keep ahead of demand.
@@ -132,7 +143,7 @@ impl Log {
         current: Option<u16>,
         Wanted { min, max, target }: Wanted,
     ) -> u16 {
-        let capacity = self.geometry.capacity_blocks();
+        let capacity = self.capacity_blocks();
         let own = min > 0 || max < capacity || target.is_some();
         let has_own = current.is_some_and(|g| self.groups[usize::from(g)].owner == Some(volume));
         let index = match current {
@@ -147,8 +158,8 @@ impl Log {
             }
         };
         if index != 0 {
-            let segment = capacity / u64::from(self.geometry.segments);
-            let segments = |blocks: u64| (blocks / segment).min(self.geometry.segments.into());
+            let segment = capacity / u64::from(self.bound);
+            let segments = |blocks: u64| (blocks / segment).min(self.bound.into());
             let state = &mut self.groups[usize::from(index)];
             state.segments_wanted = segments(min.saturating_add(segment - 1)) as u32;
             // A maximum below the minimum would be a contradiction: the minimum is the promise.
@@ -196,7 +207,7 @@ impl Log {
     /// back in the same way, if they are too much), then the rest in equal parts a volume without
     /// one, up to each maximum. What is left of it then is nobody's: it is lent.
     pub(crate) fn share_out(&mut self) {
-        let total = self.geometry.segments;
+        let total = self.bound;
         let wanted: u64 = self.groups.iter().map(|g| u64::from(g.segments_wanted)).sum();
         let allowed = u64::from(total) * 80 / 100;
         for group in &mut self.groups {
@@ -273,13 +284,13 @@ impl Log {
         if self.groups.iter().all(|group| group.segments_target.is_none()) {
             return share;
         }
-        let capacity = self.geometry.capacity_blocks();
+        let capacity = self.capacity_blocks();
         (u128::from(share) * u128::from(limit.min(capacity)) / u128::from(capacity.max(1))) as u64
     }
 
     /// Blocks that a segment holds.
     pub(crate) fn segment_blocks(&self) -> u64 {
-        self.geometry.capacity_blocks() / u64::from(self.geometry.segments)
+        self.geometry.blocks_of(1)
     }
 
     /// Blocks worth keeping, of all groups.
@@ -293,7 +304,7 @@ impl Log {
         let segments = self.groups.iter().map(Group::open_segments).sum::<usize>().max(1);
         let segment = self.segment_blocks();
         let least = (segments + self.low_water()) as u64 * segment;
-        self.geometry.capacity_blocks().saturating_sub(least.max(air)).max(segment / 2)
+        self.capacity_blocks().saturating_sub(least.max(air)).max(segment / 2)
     }
 
     /// Sealed segments.
@@ -303,7 +314,7 @@ impl Log {
 
     /// The same, for a group with a maximum.
     pub(crate) fn limit_of(&self, group: &Group) -> u64 {
-        if group.segments_max >= self.geometry.segments {
+        if group.segments_max >= self.bound {
             return u64::MAX;
         }
         assert!(group.segments_max > 1, "a group needs a segment to fill and one to empty");
@@ -338,7 +349,11 @@ mod tests {
     use crate::metadata::superblock::Geometry;
 
     fn log() -> Log {
-        Log::new(Geometry::for_capacity(255 * 100, 1), 0, 32)
+        of_segments(100)
+    }
+
+    fn of_segments(segments: u32) -> Log {
+        Log::new(Geometry::for_capacity(255 * segments, 1), segments, 0, 32)
     }
 
     fn join(log: &mut Log, volume: u16, min: u64, max: u64) -> u16 {
@@ -470,7 +485,7 @@ mod tests {
 
     #[test]
     fn the_cheapest_of_very_many_segments_is_found_at_once() {
-        let mut log = Log::new(Geometry::for_capacity(255 * 9000, 1), 0, 32);
+        let mut log = of_segments(9000);
         fill(&mut log, 0, 4500, 255);
         fill(&mut log, 0, 1, 100);
         fill(&mut log, 0, 4000, 255);

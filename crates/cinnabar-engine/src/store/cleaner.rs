@@ -16,7 +16,7 @@ use super::fill::Reason;
 use super::{Key, Outbox, Pending, Store};
 use crate::bounds::Bound;
 use crate::buffers::Buffer;
-use crate::config::{Config, Eviction};
+use crate::config::{Endurance, Eviction};
 use crate::journal::Ticket;
 use crate::log::SegmentState;
 use crate::log::shares::{Class, Group};
@@ -31,6 +31,9 @@ const SLOTS_AN_APPEND: u32 = 16;
 
 /// Segments that the hand goes over in one step, at most.
 const HAND_SEGMENTS: usize = 8;
+
+/// Segments emptied in a row for free ones while those behind the bound wait for their turn.
+const FRONT_TURNS_MAX: u32 = 4;
 
 /// Where this many segments or more are sealed, the hand sets out when one in so many is left free, and
 /// goes over as many slots for each block appended: once around before free segments are short, or
@@ -61,6 +64,8 @@ pub(crate) struct Cleaner {
     hand_owed: u32,
     /// Blocks that the log is left to be short of, so that cleaning is cheap.
     air: Air,
+    /// Segments before the bound chosen since the last one behind it.
+    front_turns: u32,
 }
 
 /// Slots left without a block worth keeping, in blocks.
@@ -75,6 +80,15 @@ struct Air {
 }
 
 impl Air {
+    /// The least and the most of it.
+    fn bounds(capacity: u64, eviction: Eviction, endurance: Endurance) -> (u64, u64) {
+        let (least, most) = endurance.air_divisors();
+        match eviction {
+            Eviction::Probation => (capacity / least, capacity / most),
+            Eviction::Clock => (0, 0),
+        }
+    }
+
     /// A segment of `blocks` is emptied, and `worth` of them are reinserted.
     fn learn(&mut self, blocks: u64, worth: u64) {
         let wanted = blocks * self.reinserted_256ths / 256;
@@ -97,16 +111,19 @@ struct Victim {
 
 impl Cleaner {
     /// For a log of `capacity` blocks. Plain CLOCK keeps all it can.
-    pub(super) fn new(capacity: u64, config: &Config) -> Self {
-        let (least, most) = match config.eviction {
-            Eviction::Probation => {
-                let (least, most) = config.endurance.air_divisors();
-                (capacity / least, capacity / most)
-            }
-            Eviction::Clock => (0, 0),
-        };
-        let reinserted_256ths = config.endurance.reinserted_256ths();
+    pub(super) fn new(capacity: u64, eviction: Eviction, endurance: Endurance) -> Self {
+        let (least, most) = Air::bounds(capacity, eviction, endurance);
+        let reinserted_256ths = endurance.reinserted_256ths();
         Self { air: Air { now: least, least, most, reinserted_256ths }, ..Self::default() }
+    }
+
+    /// The log has another capacity.
+    pub(super) fn set_capacity(&mut self, capacity: u64, eviction: Eviction, endurance: Endurance) {
+        let (least, most) = Air::bounds(capacity, eviction, endurance);
+        // What it has learned is a part of the log.
+        let now = self.air.now * least / self.air.least.max(1);
+        let now = now.clamp(least, most);
+        self.air = Air { now, least, most, ..self.air };
     }
 
     /// A block was appended.
@@ -183,23 +200,54 @@ impl<P: Payload> Store<P> {
         self.cleaner.parked = parked;
     }
 
+    /// Blocks that the log is left to be short of.
+    #[cfg(test)]
+    pub(crate) fn air(&self) -> u64 {
+        self.cleaner.air()
+    }
+
+    /// Whether nothing is left behind the bound, and no read is under way there.
+    pub(crate) fn is_empty_behind(&self) -> bool {
+        if self.mutants.is(Mutant::RoomGivenUnderRead) {
+            let behind = &self.log.segments[self.log.bound as usize..];
+            return behind.iter().all(|segment| segment.live == 0 && segment.pending_chunks == 0);
+        }
+        self.log.behind == 0
+    }
+
     /// Chooses the next segment to be emptied: ahead of its turn if the one being emptied will not
     /// be enough, for the record takes a while.
     fn announce(&mut self) {
-        let coming = usize::from(self.cleaner.victim.is_some());
         if self.cleaner.announced.is_some() {
             return;
         }
+        let victim = self.cleaner.victim.as_ref().map(|victim| victim.segment);
+        // One behind the bound gives no free segment.
+        let coming = usize::from(victim.is_some_and(|segment| segment < self.log.bound));
+        let short = self.log.free.len() + coming < self.log.low_water();
         let group = match self.log.group_at_maximum() {
-            Some(group) if coming == 0 => Some(group),
-            None if self.log.free.len() + coming < self.log.low_water() => None,
-            _ => return,
+            Some(group) if coming == 0 => Some(Some(group)),
+            None if short => Some(None),
+            _ => None,
         };
+        // What leaves a log that becomes smaller needs free segments, and these come first; but
+        // whatever guests do, it gets on.
+        let behind = self.log.sealed_behind() > 0
+            && (group.is_none() || self.cleaner.front_turns >= FRONT_TURNS_MAX);
+        if group.is_none() && !behind {
+            return;
+        }
         self.evict_beyond_limits();
-        let Some(segment) = self.log.cheapest(group) else { return };
+        let before = group.filter(|_| !behind).and_then(|group| self.log.cheapest(group));
+        let Some(segment) = before.or_else(|| self.log.cheapest_behind()) else { return };
+        let is_behind = segment >= self.log.bound;
+        let waits = !is_behind && self.log.sealed_behind() > 0;
+        self.cleaner.front_turns = if waits { self.cleaner.front_turns + 1 } else { 0 };
         self.log.dequeue(segment);
         let version = self.log.sequence;
-        let ticket = if self.mutants.is(Mutant::SegmentReusedSilently) {
+        let silent = self.mutants.is(Mutant::SegmentReusedSilently)
+            || is_behind && self.mutants.is(Mutant::ShrunkSilently);
+        let ticket = if silent {
             Ticket::default()
         } else {
             self.journal.append(Record::SegmentInvalidation { segment, version })
@@ -219,7 +267,10 @@ impl<P: Payload> Store<P> {
         assert_eq!(state.state, SegmentState::Cleaning, "what is announced is filled no more");
         assert!(state.used > 0 && state.pending_chunks == 0, "and all of it is on flash");
         let (reinserts_left, slots_left) = (reinserts_max(state.used), slots_max(state.used));
-        self.cleaner.air.learn(self.log.segment_blocks(), state.worth().into());
+        if segment < self.log.bound {
+            // Others were not chosen for being cheap.
+            self.cleaner.air.learn(self.log.segment_blocks(), state.worth().into());
+        }
         let victim = Victim { segment, cursor: 0, reads: 0, reinserts_left, slots_left };
         self.cleaner.victim = Some(victim);
         true

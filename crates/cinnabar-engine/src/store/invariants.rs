@@ -55,7 +55,13 @@ impl<P: Payload> Store<P> {
 
     fn check_segments(&self) {
         let state = |wanted| self.log.segments.iter().filter(|s| s.state == wanted).count();
-        assert_eq!(state(SegmentState::Free), self.log.free.len(), "free segments are listed");
+        let behind = &self.log.segments[self.log.bound as usize..];
+        let held = behind.iter().filter(|s| s.state != SegmentState::Free).count();
+        assert_eq!(held, self.log.behind as usize, "segments held behind the bound are counted");
+        let free = state(SegmentState::Free) + held - behind.len();
+        assert_eq!(free, self.log.free.len(), "free segments are listed");
+        let open = |s: &crate::log::Segment| s.state == SegmentState::Open;
+        assert!(!behind.iter().any(open), "nothing is filled behind the bound");
         let queued: usize = self.log.groups.iter().map(|g| g.queue.len()).sum();
         assert_eq!(state(SegmentState::Sealed), queued, "sealed segments are queued");
         self.log.check_ranks();

@@ -317,8 +317,10 @@ impl<P: Payload> Store<P> {
         }
         let segments = &self.log.segments;
         self.log.free.retain(|s| segments[*s as usize].state == SegmentState::Free);
+        self.log.count_behind();
         let (free, sealed) = (self.log.free.len(), self.log.sealed());
-        assert_eq!(free + sealed, segments.len(), "a segment is free or sealed");
+        let held = (self.log.bound + self.log.behind) as usize;
+        assert_eq!(free + sealed, held, "a segment is free or sealed");
         self.log.share_out();
         self.rehearsal.begin_warm();
     }

@@ -12,6 +12,7 @@ mod invariants;
 mod load;
 mod partial;
 mod replay;
+mod size;
 
 use crate::address_map::{AddressMap, Filling};
 use crate::bounds::{Bounds, Crossings};
@@ -145,10 +146,12 @@ impl<P: Payload> Store<P> {
         config.bounds.check();
         let capacity = geometry.capacity_blocks();
         assert!(capacity < u64::from(geometry.slots()), "each chunk has a header");
+        let bound = superblock.segments_used;
         let default = Config::probation_for(capacity, geometry.shards);
         let probation = config.probation_blocks.unwrap_or(default as u32).clamp(1, 1 << 20);
         let staging = (capacity / 16).clamp(STAGING_BLOCKS.0.into(), STAGING_BLOCKS.1.into());
         let slots = geometry.slots() + probation;
+        let capacity_blocks = geometry.blocks_of(bound);
         Self {
             seed: device_seed(superblock.uuid),
             uuid: superblock.uuid,
@@ -157,22 +160,23 @@ impl<P: Payload> Store<P> {
             map: AddressMap::new(slots),
             filling: None,
             descriptors: Descriptors::new(slots),
-            ghost: Ghost::new(capacity as u32),
+            ghost: Ghost::new(capacity as u32).reaching(capacity_blocks),
             probation: Probation::new(geometry.slots(), probation),
             partials: Partials::new(capacity, config.bounds.partial_blocks),
             rehearsal: Rehearsal::new(capacity, config.endurance, config.admission),
             buffers: Buffers::new(probation + staging as u32),
             log: Log::new(
                 geometry,
+                bound,
                 u64::from(superblock.next_incarnation) << 32,
                 match config.eviction {
                     Eviction::Probation => config.bounds.class_segments,
                     Eviction::Clock => u32::MAX,
                 },
             ),
-            cleaner: Cleaner::new(capacity, config),
+            cleaner: Cleaner::new(capacity_blocks, config.eviction, config.endurance),
             holdings: Vec::new(),
-            counters: CacheCounters { capacity_blocks: capacity, ..CacheCounters::default() },
+            counters: CacheCounters { capacity_blocks, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
             journal: Journal::new(superblock, config),
             session: superblock.next_incarnation,
@@ -345,11 +349,6 @@ impl<P: Payload> Store<P> {
         let on_flash = self.is_on_flash(slot);
         self.forget(slot, key);
         if on_flash { Removed::FromFlash } else { Removed::FromRam }
-    }
-
-    /// Slots of flash and of RAM.
-    pub(crate) fn slots(&self) -> u32 {
-        self.log.geometry.slots() + self.probation.len()
     }
 
     /// Whether blocks of incarnations that are gone are still cached.

@@ -15,7 +15,8 @@ use cinnabar_seam::{Failure, IoError, RawMemory};
 /// The protocol's error for a failure.
 pub(super) const fn errno(failure: Failure) -> Errno {
     match failure {
-        Failure::Io(IoError::Io | IoError::TimedOut) => Errno::Io,
+        // Only commands are interrupted.
+        Failure::Io(IoError::Io | IoError::TimedOut) | Failure::Interrupted => Errno::Io,
         Failure::Io(IoError::NoSpace) => Errno::NoSpace,
         Failure::Io(IoError::ReadOnly) | Failure::ReadOnly => Errno::NotPermitted,
         Failure::Io(IoError::Unsupported) => Errno::Unsupported,

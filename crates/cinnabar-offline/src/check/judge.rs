@@ -147,9 +147,9 @@ pub(crate) fn state(superblock: &Superblock) -> StateReport {
         shards: geometry.shards,
         era: superblock.era,
         next_incarnation: superblock.next_incarnation,
-        used_bytes: geometry.region_bytes(),
-        capacity_blocks: geometry.capacity_blocks(),
-        segments: geometry.segments,
+        used_bytes: geometry.used_bytes(superblock.segments_used) / u64::from(geometry.shards),
+        capacity_blocks: geometry.blocks_of(superblock.segments_used),
+        segments: superblock.segments_used,
         segment_bytes: u64::from(geometry.segment_slots()) * BLOCK_BYTES,
     }
 }

@@ -30,6 +30,8 @@ pub(super) fn superblock(line: Line, superblock: &Superblock) -> Line {
         .with("shard_span_log2", geometry.shard_span_log2)
         .with("segment_chunks", geometry.segment_chunks)
         .with("segments", geometry.segments)
+        .with("segments_used", superblock.segments_used)
+        .with("segments_room", superblock.segments_room)
         .with("journal_block", geometry.journal.0)
         .with("journal_blocks", geometry.journal.1)
         .with("checkpoint_0_block", geometry.checkpoints.0[0])

@@ -24,6 +24,8 @@ pub(super) enum Control {
     Forget(usize),
     /// To so many sectors.
     Grow(usize, u64),
+    /// The cache, to so many segments of a shard; at which number.
+    Resize(u32, u64),
     /// By an operator, or because the device was lost.
     Abandon,
     Replace,
@@ -50,6 +52,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         result: Result<Answer<Stamped>, Failure>,
     ) -> Result<(), Violation> {
         self.log.milestone(self.now, || format!("{control:?} was answered: {result:?}"));
+        if let Control::Resize(to, number) = control {
+            return self.resize_answered(to, number, result.map(drop));
+        }
         match (control, result) {
             (Control::Open | Control::Replace, Ok(Answer::Done)) => self.device_begun(Ok(())),
             (Control::Close, Ok(Answer::Done)) => {}
@@ -72,9 +77,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             {
                 self.attach_again(volume);
             }
-            (Control::Detach(volume), Ok(Answer::Done)) => {
-                self.end_answered(volume, Left::Lost, Ok(()))?;
-            }
+            (Control::Detach(of), Ok(Answer::Done)) => self.end_answered(of, Left::Lost, Ok(()))?,
             // The backend could not be flushed: nothing can be proven of it, its blocks are dropped.
             (Control::Detach(volume), Err(failure @ Failure::Io(_)))
                 if self.volumes[volume].errors > 0 =>

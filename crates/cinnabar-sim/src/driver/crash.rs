@@ -54,6 +54,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             format!("CRASH while {stage:?}; host loses power: {host}, backends: {backends}")
         });
         self.count.crashes += 1;
+        self.count_resize_cut_short();
         self.tear_record();
         self.count_crash(stage, host);
         self.note_cached(host);

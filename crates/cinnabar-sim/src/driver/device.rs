@@ -60,7 +60,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// The operator has another device put in the place of the one in use, or goes on without one:
     /// once in a session. `prepared`: the new one is formatted already.
     pub(super) fn change_device(&mut self, prepared: bool) {
-        if self.is_waiting_for(|control| !matches!(control, Control::AwaitLoad)) || self.replaced {
+        let idle = |control: &Control| matches!(control, Control::AwaitLoad | Control::Resize(..));
+        if self.is_waiting_for(|control| !idle(control)) || self.replaced {
             return;
         }
         if !prepared && self.waits.chance(0.15) {

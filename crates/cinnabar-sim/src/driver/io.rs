@@ -238,6 +238,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if !on_cache || !self.faults_on || !self.features().misdirections {
             return;
         }
+        if matches!(transfer.request.op, IoOp::Trim { .. } | IoOp::MakeRoom { .. }) {
+            // What a file system does, not the device.
+            return;
+        }
         if !self.dice.chance(self.profile.astray) {
             return;
         }
@@ -328,6 +332,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         if !self.faults_on {
             return None;
+        }
+        if matches!(transfer.request.op, IoOp::MakeRoom { .. }) {
+            return self.is_without_room().then_some(IoError::NoSpace);
         }
         let error = self.profile.faults.sample(&mut self.dice, backend.is_none())?;
         if is_sync(&transfer.request.op)
@@ -487,7 +494,7 @@ pub(super) fn place_on(backend: Option<usize>, request: &IoRequest<Stamped>) -> 
         IoOp::Read { offset, data } | IoOp::Write { offset, data, .. } => {
             ByteSpan::new(*offset, data.iter().map(|slice| slice.len).sum())
         }
-        IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => *span,
+        IoOp::Trim { span } | IoOp::MakeRoom { span } | IoOp::WriteZeroes { span, .. } => *span,
         IoOp::Flush
         | IoOp::Prove
         | IoOp::BumpGeneration { .. }

@@ -147,7 +147,7 @@ impl Log {
                 self.word(data.iter().map(|slice| slice.len).sum());
             }
             IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => {}
-            IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => {
+            IoOp::Trim { span } | IoOp::MakeRoom { span } | IoOp::WriteZeroes { span, .. } => {
                 self.word(span.offset);
                 self.word(span.len);
             }
@@ -231,6 +231,7 @@ fn op_code(op: &IoOp<Stamped>) -> u8 {
         IoOp::WriteZeroes { .. } => 6,
         IoOp::Prove => 7,
         IoOp::BumpGeneration { .. } => 8,
+        IoOp::MakeRoom { .. } => 9,
     }
 }
 

@@ -101,6 +101,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
             IoOp::Flush if on_cache => IoKind::CacheFlush,
             IoOp::Flush => IoKind::BackendFlush,
             IoOp::Read { .. } => IoKind::BackendRead,
+            // Room of the cache device: a step between two superblocks.
+            IoOp::MakeRoom { .. } => IoKind::SuperblockWrite,
+            IoOp::Trim { .. } if on_cache => IoKind::SuperblockWrite,
             IoOp::Write { .. } | IoOp::Trim { .. } | IoOp::WriteZeroes { .. } => {
                 IoKind::BackendWrite
             }
@@ -135,9 +138,11 @@ fn incident(event: &Event<Stamped>) -> Option<Incident> {
             Command::Replace(_) => Incident::Replace,
             Command::Close => Incident::Close,
             // No simulated back end grows or is a server.
-            Command::Open | Command::AwaitLoad | Command::Grow(..) | Command::Discard(_) => {
-                return None;
-            }
+            Command::Open
+            | Command::AwaitLoad
+            | Command::Grow(..)
+            | Command::Discard(_)
+            | Command::Resize { .. } => return None,
         },
     })
 }

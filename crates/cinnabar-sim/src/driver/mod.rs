@@ -26,6 +26,7 @@ mod meet;
 mod replay;
 mod replies;
 mod report;
+mod resizes;
 mod restart;
 mod sabotage;
 mod sessions;

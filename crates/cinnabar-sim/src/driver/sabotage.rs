@@ -42,6 +42,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if features.replacements && self.dice.chance(0.003) {
             self.change_device(false);
         }
+        if features.resizes && self.resizes.chance(0.01) {
+            self.resize_cache();
+        }
         let attached = self.volumes[volume].state() == State::Attached;
         if features.invalidations && attached && self.dice.chance(0.01) {
             self.write_beneath(volume);

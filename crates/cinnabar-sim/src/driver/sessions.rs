@@ -170,6 +170,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.faults_on = true;
         // The first drill has the cache to itself.
         self.drill()?;
+        if self.features().resizes && self.resizes.chance(0.4) {
+            // The size that its configuration says.
+            self.resize_cache();
+        }
         for volume in 0..self.volumes.len() {
             self.arm(volume);
         }

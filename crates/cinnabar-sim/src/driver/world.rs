@@ -46,6 +46,8 @@ const DOORS: u64 = 0xD002_5000_0000_0000;
 const SIZES: u64 = 0x5173_5000_0000_0000;
 /// Tells the dice of what media lose and mix up from the others of a seed.
 const TROUBLE: u64 = 0x10_57ED_0000_0000;
+/// The same, of those of the cache's size.
+const RESIZES: u64 = 0x2e51_2e00_0000_0000;
 /// The same, of those of what is waited for.
 const WAITS: u64 = 0x3a17_5000_0000_0000;
 /// Steps between two checks of the machine's invariants.
@@ -76,6 +78,10 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) dice: Dice,
     /// For what media lose and mix up.
     pub(super) trouble: Dice,
+    /// For the size of the cache.
+    pub(super) resizes: Dice,
+    /// Segments of a shard that the last resize has left.
+    pub(super) last_size: Option<u32>,
     pub(super) now: Instant,
     pub(super) agenda: Agenda,
     pub(super) media: Media,
@@ -167,6 +173,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let mut profile =
             Profile::draw(&mut dice, &mut more, &mut sizes, &mut waits, &options.features);
         profile.setup.config.mutants = options.mutants;
+        let resizes = draw_resizes(seed, &mut profile, options.features);
         let format = factory.format(&profile.setup, 0);
         let media = Media::new(CacheDevice::new(&format), backends_of(&profile));
         let sectors: Vec<u64> = profile.volumes.iter().map(|volume| volume.sectors).collect();
@@ -179,6 +186,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             profile,
             dice,
             trouble: Dice::new(mix(seed ^ TROUBLE)),
+            resizes,
+            last_size: None,
             now: Instant(0),
             agenda: Agenda::default(),
             media,
@@ -456,4 +465,13 @@ fn backends_of(profile: &Profile) -> Vec<Backend> {
 pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("a panic").to_owned()
+}
+
+/// Whether the cache is resized in this run: then its device has room for sizes above and below what
+/// volumes and guests were drawn for.
+fn draw_resizes(seed: u64, profile: &mut Profile, allowed: Features) -> Dice {
+    let mut dice = Dice::new(mix(seed ^ RESIZES));
+    profile.features.resizes = allowed.resizes && dice.chance(0.3);
+    profile.setup.capacity_blocks *= 1 + u64::from(profile.features.resizes);
+    dice
 }

@@ -245,7 +245,11 @@ impl Backend {
                 IoOp::Trim { .. } if mix(by ^ (sector as u64 / 8) << 32) & 1 == 0 => {
                     self.put(sector, Stamp::ZERO, by);
                 }
-                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => {}
+                IoOp::Trim { .. }
+                | IoOp::MakeRoom { .. }
+                | IoOp::Flush
+                | IoOp::Prove
+                | IoOp::BumpGeneration { .. } => {}
                 IoOp::ReadMeta { .. } | IoOp::WriteMeta { .. } => {
                     unreachable!("refused when it was started")
                 }

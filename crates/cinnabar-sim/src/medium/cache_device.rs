@@ -9,10 +9,12 @@ use crate::medium::cell::Contents;
 use crate::medium::rules;
 use crate::medium::transfer::{Transfer, block_of};
 use crate::medium::volatile::Volatile;
-use crate::stamp::{BLOCK_SECTORS, Stamp};
+use crate::stamp::{BLOCK_SECTORS, Stamp, Stamped, mix};
+use crate::violation::{Kind, Violation};
 use cinnabar_engine::metadata::MetaPage;
+use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_engine::{IoError, IoOp};
+use cinnabar_engine::{IoError, IoOp, IoRequest};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 
@@ -64,6 +66,10 @@ pub enum Death {
 #[derive(Debug)]
 pub struct CacheDevice {
     cells: Vec<Cell>,
+    /// Blocks for which there is no room.
+    roomless: BTreeSet<usize>,
+    /// Whether there ever was less room than the device was formatted for.
+    resized: bool,
     volatile: BTreeMap<usize, Volatile<Contents>>,
     /// Blocks of a region; it begins with its superblocks.
     region: usize,
@@ -124,6 +130,8 @@ impl CacheDevice {
     fn of(cells: Vec<Cell>, log: usize) -> Self {
         Self {
             cells,
+            roomless: BTreeSet::new(),
+            resized: false,
             volatile: BTreeMap::new(),
             region: 1,
             checkpoints: log,
@@ -239,6 +247,55 @@ impl CacheDevice {
             *copies.entry(volume).or_insert(0) += 1;
         }
         copies
+    }
+
+    /// What may not be asked of the room there is: a write where there is none, or behind the size
+    /// that every copy of the region's superblock says durably; or to give back what one of them says
+    /// is used. A superblock that went astray, or rotted, says nothing.
+    pub(super) fn check_room(&self, request: &IoRequest<Stamped>) -> Result<(), Violation> {
+        let trims = matches!(request.op, IoOp::Trim { .. });
+        if !(self.resized || trims) {
+            return Ok(());
+        }
+        let Some((blocks, writes)) = rules::cache_blocks(&request.op) else { return Ok(()) };
+        let first = blocks.start as usize;
+        if !writes || !self.is_log(first) {
+            return Ok(());
+        }
+        let bad = |why: &str| Err(Violation::new(Kind::BadIo, format!("{why}: {request:?}")));
+        let (first, end) = (first, blocks.end as usize);
+        if !trims && self.roomless.range(first..end).next().is_some() {
+            return bad("a write where the device has no room");
+        }
+        let base = first / self.region * self.region;
+        let sizes = [base, base + 1].map(|copy| {
+            let copies = [self.page(copy as u64), MetaPage::zeroed()];
+            let sound = Superblock::decode(&copies).ok().filter(|_| !self.superblock_astray)?;
+            let slots = sound.geometry.segment_slots();
+            Some(base + self.log + (sound.segments_used * slots) as usize)
+        });
+        let sizes = sizes.into_iter().flatten();
+        let (least, most) = (sizes.clone().min(), sizes.max());
+        if trims && most.is_some_and(|most| first < most) {
+            return bad("room is given back that a superblock says is used");
+        }
+        if !trims && least.is_some_and(|least| end > least) {
+            return bad("a write behind the size that a superblock says");
+        }
+        Ok(())
+    }
+
+    /// Of each region, the segments that have room, from the first one on.
+    pub fn segments_with_room(&self) -> Vec<u32> {
+        let regions = (0..self.regions()).map(|region| region as usize * self.region);
+        let room = |base: usize| {
+            let copies = [self.page(base as u64), self.page(base as u64 + 1)];
+            let slots = Superblock::decode(&copies).map_or(1, |s| s.geometry.segment_slots());
+            let end = base + self.region;
+            let first = self.roomless.range(base..end).next().copied().unwrap_or(end);
+            ((first - base - self.log) / slots as usize) as u32
+        };
+        regions.map(room).collect()
     }
 
     /// The bytes of a block.
@@ -368,8 +425,29 @@ impl CacheDevice {
         sink.word(u64::from(self.damaged) | u64::from(self.is_dead()) << 1);
     }
 
+    /// There is room for a block from now on, or none: then it holds what it did, or nothing.
+    fn effect_on_room(&mut self, transfer: &Transfer, block: usize) {
+        self.resized = true;
+        if matches!(transfer.request.op, IoOp::MakeRoom { .. }) {
+            self.roomless.remove(&block);
+            return;
+        }
+        self.roomless.insert(block);
+        let cell = &mut self.cells[block];
+        cell.rotten = true;
+        if mix(transfer.started ^ (block as u64 / 8) << 32) & 1 == 0 {
+            cell.contents = Contents::Empty;
+            self.volatile.remove(&block);
+        }
+    }
+
     pub(super) fn effect(&mut self, transfer: &mut Transfer, units: Range<usize>) {
         for unit in units {
+            if transfer.is_about_room() {
+                let (block, _) = transfer.block_of(unit);
+                self.effect_on_room(transfer, block);
+                continue;
+            }
             let (meant, block) = transfer.block_of(unit);
             let astray = meant != block;
             let contents = match &transfer.request.op {
@@ -391,9 +469,11 @@ impl CacheDevice {
                     None => Contents::Data(block_of(&transfer.data, unit - pages.len())),
                 },
                 IoOp::WriteZeroes { .. } => Contents::Empty,
-                IoOp::Trim { .. } | IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => {
-                    continue;
-                }
+                IoOp::Trim { .. }
+                | IoOp::MakeRoom { .. }
+                | IoOp::Flush
+                | IoOp::Prove
+                | IoOp::BumpGeneration { .. } => continue,
             };
             self.put(block, contents, transfer.started, astray);
         }
@@ -438,7 +518,7 @@ impl CacheDevice {
 
     /// These blocks of a write that was under way will never be written.
     pub(super) fn miss(&mut self, transfer: &Transfer, units: Range<usize>) {
-        if transfer.writes() {
+        if transfer.writes() && !transfer.is_about_room() {
             let first = (rules::offset_bytes(&transfer.request.op) / BLOCK_BYTES) as usize;
             self.cells[first + units.start..first + units.end]
                 .iter_mut()

@@ -134,6 +134,7 @@ impl Media {
         match (request.target, backend) {
             (Target::Cache, _) => {
                 rules::check_cache(&request, self.cache.blocks())?;
+                self.cache.check_room(&request)?;
                 self.claim(&request)?;
             }
             (Target::Backend(_), Some(backend)) => {

@@ -24,7 +24,7 @@ pub(super) fn len_bytes(op: &IoOp<Stamped>) -> u64 {
         IoOp::ReadMeta { pages, .. } => pages.len() as u64 * BLOCK_BYTES,
         IoOp::WriteMeta { pages, data, .. } => pages.len() as u64 * BLOCK_BYTES + bytes_of(data),
         IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => 0,
-        IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => span.len,
+        IoOp::Trim { span } | IoOp::MakeRoom { span } | IoOp::WriteZeroes { span, .. } => span.len,
     }
 }
 
@@ -36,7 +36,9 @@ pub(crate) fn offset_bytes(op: &IoOp<Stamped>) -> u64 {
         | IoOp::ReadMeta { offset, .. }
         | IoOp::WriteMeta { offset, .. } => *offset,
         IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => 0,
-        IoOp::Trim { span } | IoOp::WriteZeroes { span, .. } => span.offset,
+        IoOp::Trim { span } | IoOp::MakeRoom { span } | IoOp::WriteZeroes { span, .. } => {
+            span.offset
+        }
     }
 }
 
@@ -45,7 +47,8 @@ pub(super) fn cache_blocks(op: &IoOp<Stamped>) -> Option<(Range<u64>, bool)> {
     let first = offset_bytes(op) / BLOCK_BYTES;
     let blocks = first..first + len_bytes(op) / BLOCK_BYTES;
     match op {
-        IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => None,
+        // What is there stays as it is where room is made.
+        IoOp::MakeRoom { .. } | IoOp::Flush | IoOp::Prove | IoOp::BumpGeneration { .. } => None,
         IoOp::Read { .. } | IoOp::ReadMeta { .. } => Some((blocks, false)),
         _ => Some((blocks, true)),
     }

@@ -65,6 +65,12 @@ impl Transfer {
         self.backend
     }
 
+    /// Does it let go of what is on the cache device, or find room there?
+    pub(super) fn is_about_room(&self) -> bool {
+        let trims = matches!(self.request.op, IoOp::Trim { .. }) && self.backend.is_none();
+        trims || matches!(self.request.op, IoOp::MakeRoom { .. })
+    }
+
     /// Does it change what is on its medium?
     pub fn writes(&self) -> bool {
         matches!(

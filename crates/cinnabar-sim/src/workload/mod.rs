@@ -101,6 +101,8 @@ pub struct Features {
     pub growth: bool,
     /// A driver's clock that steps back and forth.
     pub time_jumps: bool,
+    /// A cache that gets another size while it serves.
+    pub resizes: bool,
 }
 
 impl Features {
@@ -147,6 +149,7 @@ impl Features {
         device_time_outs: true,
         growth: true,
         time_jumps: true,
+        resizes: true,
     };
 
     /// A selection of these.
@@ -194,6 +197,7 @@ impl Features {
             device_time_outs: false,
             growth: false,
             time_jumps: false,
+            resizes: false,
         }
     }
 

@@ -7,11 +7,18 @@ pub(crate) mod known;
 use cinnabar_engine::mutant::Mutant;
 use cinnabar_sim::FaultOptions;
 use cinnabar_sim::faults::{run_one, search};
-use known::{EQUIVALENT, FOUND_AT, FOUND_AT_DOORS, FOUND_SINGLE, SCRIPTED, SEEDS_MAX, with};
+use known::{
+    EQUIVALENT, FOUND_AT, FOUND_AT_DOORS, FOUND_RESIZING, FOUND_SINGLE, SCRIPTED, SEEDS_MAX, with,
+};
 
 #[test]
 fn each_mutant_is_found_at_its_seed_and_only_the_mutant_is() {
     each_is_found(FOUND_AT.iter().chain(FOUND_SINGLE));
+}
+
+#[test]
+fn each_mutant_of_resizes_is_found_at_its_seed() {
+    each_is_found(FOUND_RESIZING.iter());
 }
 
 #[test]
@@ -52,6 +59,7 @@ fn each_mutant_is_accounted_for() {
             .iter()
             .chain(FOUND_SINGLE)
             .chain(FOUND_AT_DOORS)
+            .chain(FOUND_RESIZING)
             .filter(|(one, _)| one == mutant)
             .count();
         let scripted = SCRIPTED.iter().filter(|(one, ..)| one == mutant).count();

@@ -19,6 +19,7 @@ fn options() -> Options {
         // They wait for everything, and know one size of a volume.
         time_outs: false,
         growth: false,
+        resizes: false,
         ..Features::ALL
     };
     Options { requests: 1000, features, cold_after_crash: false, ..Options::default() }

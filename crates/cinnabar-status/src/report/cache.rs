@@ -3,7 +3,7 @@
 use super::health::{HealthReport, LoadedReport};
 use super::volume::tenths;
 use crate::raw::{CacheStatus, LogHalfState, LogHalfStatus, State};
-use cinnabar_seam::counters::{Admitted, RamBytes, Trial, Trials};
+use cinnabar_seam::counters::{Admitted, CacheCounters, RamBytes, Trial, Trials};
 use cinnabar_seam::units::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -27,8 +27,20 @@ pub struct CacheReport {
     pub shards: u32,
     /// Data threads that serve them.
     pub threads: usize,
-    /// Blocks that fit on flash.
+    /// Blocks that fit on flash; of a cache that is getting another size, at that size.
     pub capacity_blocks: u64,
+    /// Bytes of the device that are used.
+    #[serde(default)]
+    pub size_bytes: u64,
+    /// The most that the device was made for.
+    #[serde(default)]
+    pub size_max_bytes: u64,
+    /// A resize under way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resizing: Option<ResizingReport>,
+    /// Why the last resize has failed, or empty.
+    #[serde(default)]
+    pub resize_failed: String,
     /// Blocks cached now, RAM included; not those of volumes that were dropped.
     pub cached_blocks: u64,
     /// Of those, in RAM only.
@@ -92,11 +104,23 @@ pub struct CacheReport {
     pub detached_blocks: u64,
     /// RAM by part.
     pub ram_bytes: RamReport,
-    /// Index, descriptors and ghost, in bytes for each block of the capacity.
+    /// Index, descriptors and ghost, in bytes for each block of the largest size that the device was
+    /// made for: they have their size from the start.
     pub ram_bytes_per_block: f64,
     /// The write log; absent if none is configured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_log: Option<WriteLogReport>,
+}
+
+/// A resize of the cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ResizingReport {
+    /// The size it is getting, in bytes of the device.
+    pub to_bytes: u64,
+    /// Segments that have to be emptied, or that room has to be made for.
+    pub segments: u64,
+    /// Of these, done.
+    pub segments_done: u64,
 }
 
 /// The write log, of volumes in write-back mode.
@@ -233,6 +257,10 @@ impl CacheReport {
             shards: status.shards,
             threads: status.threads,
             capacity_blocks: counters.capacity_blocks,
+            size_bytes: status.size.bytes,
+            size_max_bytes: status.size.bytes_max,
+            resizing: resizing(status),
+            resize_failed: status.size.failed.clone(),
             cached_blocks: counters.cached_blocks,
             ram_blocks: counters.ram_blocks,
             flash_written_bytes: counters.flash_written_bytes,
@@ -260,7 +288,7 @@ impl CacheReport {
             device_replacements: status.replacements,
             detached_blocks: status.detached_blocks,
             ram_bytes: RamReport { address_map, descriptors, ghost, buffers, other, edges },
-            ram_bytes_per_block: match counters.capacity_blocks {
+            ram_bytes_per_block: match counters.capacity_blocks.max(status.size.blocks_max) {
                 0 => 0.0,
                 blocks => (address_map + descriptors + ghost) as f64 / blocks as f64,
             },
@@ -285,6 +313,15 @@ impl CacheReport {
             }),
         }
     }
+}
+
+fn resizing(status: &CacheStatus) -> Option<ResizingReport> {
+    let CacheCounters { resize_segments, resize_segments_done, .. } = status.counters;
+    status.size.resizing_to.map(|to_bytes| ResizingReport {
+        to_bytes,
+        segments: resize_segments,
+        segments_done: resize_segments_done,
+    })
 }
 
 fn half(half: &LogHalfStatus) -> LogHalfReport {

@@ -7,7 +7,9 @@ mod health;
 mod qos;
 mod volume;
 
-pub use cache::{AdmittedReport, CacheReport, LogHalfReport, RamReport, WriteLogReport};
+pub use cache::{
+    AdmittedReport, CacheReport, LogHalfReport, RamReport, ResizingReport, WriteLogReport,
+};
 pub use health::{HealthReport, LoadedReport, StartKind, why};
 pub use qos::{QosGroupReport, QosReport, QosWorkReport};
 pub use volume::{

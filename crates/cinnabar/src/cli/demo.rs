@@ -62,6 +62,7 @@ impl Demo {
             cache: CacheConfig {
                 device: self.path.join(CACHE),
                 size_bytes: Some(CACHE_BYTES),
+                size_max_bytes: None,
                 io: IoMode::Auto,
                 force: false,
                 required: false,

@@ -116,8 +116,6 @@ pub(super) fn render(report: &StatusReport, before: Option<(&StatusReport, Durat
 
 fn cache(cache: &CacheReport) -> String {
     let in_bytes = |blocks: u64| show_size(blocks * BLOCK_BYTES);
-    let ram = cache.ram_bytes;
-    let index = ram.address_map + ram.descriptors + ram.ghost;
     let mut table = Table::new(2, &["cache", &cache.device]);
     let mut line = |name: &str, text: String| table.push(vec![name.to_owned(), text]);
     let reason = if cache.reason.is_empty() { "" } else { ": " };
@@ -139,6 +137,9 @@ fn cache(cache: &CacheReport) -> String {
             }
         ),
     );
+    if cache.size_max_bytes > cache.size_bytes || cache.resizing.is_some() {
+        line("size", size(cache));
+    }
     line(
         "flash",
         format!(
@@ -173,16 +174,32 @@ fn cache(cache: &CacheReport) -> String {
             cache.device_replacements
         ),
     );
-    line(
-        "memory",
-        format!(
-            "{} index ({:.1} B a block), {} buffers",
-            show_size(index),
-            cache.ram_bytes_per_block,
-            show_size(ram.buffers + ram.other + ram.edges)
-        ),
-    );
+    line("memory", memory(cache));
     output::table(&table)
+}
+
+fn memory(cache: &CacheReport) -> String {
+    let ram = &cache.ram_bytes;
+    format!(
+        "{} index ({:.1} B a block), {} buffers",
+        show_size(ram.address_map + ram.descriptors + ram.ghost),
+        cache.ram_bytes_per_block,
+        show_size(ram.buffers + ram.other + ram.edges)
+    )
+}
+
+fn size(cache: &CacheReport) -> String {
+    let (now, most) = (show_size(cache.size_bytes), show_size(cache.size_max_bytes));
+    match cache.resizing {
+        Some(resizing) => format!(
+            "{now}, being resized to {}: {} of {} segments",
+            show_size(resizing.to_bytes),
+            count(resizing.segments_done),
+            count(resizing.segments)
+        ),
+        None if cache.resize_failed.is_empty() => format!("{now} of at most {most}"),
+        None => format!("{now} of at most {most}; not resized: {}", cache.resize_failed),
+    }
 }
 
 fn write_log(log: &WriteLogReport) -> String {

@@ -9,8 +9,9 @@ use cinnabar_engine::health::{Health, LoadReport, Start};
 use cinnabar_engine::volume::{DropReason, Warmth};
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
 use cinnabar_status::raw::{
-    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, PaceReason, PaceStatus, State,
-    VolumeStatus, Waiting, WriteBackStatus, WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, PaceReason, PaceStatus,
+    SizeStatus, State, VolumeStatus, Waiting, WriteBackStatus, WriteLogCounters, WriteLogStatus,
+    WriteMemoryStatus,
 };
 use cinnabar_status::report::StatusReport;
 use clap::{CommandFactory, Parser};
@@ -41,6 +42,8 @@ fn what_is_promised_is_understood() {
         "cinnabar volume invalidate v --socket a.sock",
         "cinnabar volume invalidate v --range 1GiB+64KiB",
         "cinnabar cache replace new.img --size 8GiB --format",
+        "cinnabar cache resize 16GiB",
+        "cinnabar cache resize 512MiB --no-wait --json --socket a.sock",
         "cinnabar cache abandon",
         "cinnabar cache check cache.img --all --json",
         "cinnabar cache dump cache.img --what superblock,journal --entries --json",
@@ -88,6 +91,7 @@ fn what_makes_no_sense_is_refused() {
         "cinnabar volume invalidate v --range 9223372036854775807+18446744073709551615",
         "cinnabar cache",
         "cinnabar cache replace",
+        "cinnabar cache resize",
         "cinnabar cache check",
         "cinnabar cache dump cache.img --what all",
         "cinnabar cache writeback write.log --volume vm1",
@@ -235,6 +239,7 @@ fn sample(reads: u64) -> DataStatus {
         replacements: 2,
         detached_blocks: 256,
         throttled: false,
+        size: SizeStatus::default(),
         counters: CacheCounters { capacity_blocks: 1000, ..CacheCounters::default() },
         ram: RamBytes { address_map: 8000, descriptors: 7000, ghost: 4000, ..RamBytes::default() },
         edge_ram_bytes: 0,

@@ -32,6 +32,7 @@ impl Rig {
         let cache = CacheConfig {
             device: folder.path().join("cache.img"),
             size_bytes: Some(layout.shards.map_or(32 * MIB, |shards| u64::from(shards) * 24 * MIB)),
+            size_max_bytes: None,
             io,
             force: false,
             required: false,

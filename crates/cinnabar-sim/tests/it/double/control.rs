@@ -3,7 +3,7 @@
 use super::{Bug, Double, Volume, Work, reply};
 use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::volume::VolumeSpec;
-use cinnabar_engine::{Action, Answer, Command, IoOp, Op, Request, RequestId};
+use cinnabar_engine::{Action, Answer, Command, Failure, IoOp, Op, Request, RequestId};
 use cinnabar_sim::Stamped;
 
 impl Double {
@@ -54,6 +54,8 @@ impl Double {
                 }
                 reply(actions, id, Ok(Answer::Done));
             }
+            // Its imaginary device has no segments.
+            Command::Resize { .. } => reply(actions, id, Err(Failure::Limit)),
             Command::Grow(..) => unreachable!("no simulated back end grows"),
             Command::Discard(_) => unreachable!("the simulated driver drops doubtful ranges"),
             Command::Attach(spec) => self.attach(id, spec, actions),

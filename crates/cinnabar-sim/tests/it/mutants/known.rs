@@ -6,7 +6,7 @@ use cinnabar_sim::{FaultOptions, Features};
 
 /// As it was before there were shards, frontends that ask again, and plans that let nothing in.
 pub(crate) const SINGLE: Features =
-    Features { shards: false, replays: false, throttles: false, ..Features::ALL };
+    Features { shards: false, replays: false, throttles: false, resizes: false, ..Features::ALL };
 
 /// Seeds that a search may take.
 pub(crate) const SEEDS_MAX: u64 = 2000;
@@ -55,6 +55,15 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::NotEntrusted, 12),
     (Mutant::ThrottleStopsRecords, 91),
     (Mutant::ThrottleKeepsPartials, 20),
+];
+
+/// The same, but found where the cache is resized: for the others a run stays what it was.
+pub(crate) const FOUND_RESIZING: &[(Mutant, u64)] = &[
+    (Mutant::ShrunkSilently, 544),
+    (Mutant::FilledBeforeRoom, 102),
+    (Mutant::FilledBeforeRecorded, 16),
+    (Mutant::RoomGivenBeforeRecorded, 6),
+    (Mutant::RoomGivenUnderRead, 766),
 ];
 
 /// The same, but found among seeds without shards and replays.
@@ -217,7 +226,8 @@ pub(crate) const EQUIVALENT: &[(Mutant, &str)] = &[
 /// Options that a mutant is looked for with, and the same without it.
 pub(crate) fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
     let single = FOUND_SINGLE.iter().any(|(found, _)| *found == mutant);
-    let features = if single { SINGLE } else { Features::ALL };
+    let resizes = FOUND_RESIZING.iter().any(|(found, _)| *found == mutant);
+    let features = if single { SINGLE } else { Features { resizes, ..Features::ALL } };
     let doors = FOUND_AT_DOORS.iter().any(|(found, _)| *found == mutant);
     let without = FaultOptions { features, doors, failures_max: 4, ..FaultOptions::default() };
     (FaultOptions { mutants: Mutants::only(mutant), ..without }, without)

@@ -5,6 +5,7 @@ mod dump;
 mod live;
 mod mirror;
 mod repair;
+mod resize;
 mod shards;
 mod write_log;
 mod writeback;
@@ -35,6 +36,8 @@ enum Command {
     Mirror(mirror::Args),
     /// Let a running daemon go on with another cache device
     Replace(live::ReplaceArgs),
+    /// Give the cache of a running daemon another size
+    Resize(resize::Args),
     /// Let a running daemon go on without a cache device
     Abandon(live::AbandonArgs),
 }
@@ -48,6 +51,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Writeback(args) => writeback::run(args),
         Command::Mirror(args) => mirror::run(args),
         Command::Replace(args) => live::replace(args),
+        Command::Resize(args) => resize::run(args),
         Command::Abandon(args) => live::abandon(args),
     }
 }
