@@ -45,8 +45,8 @@ impl Free {
     pub(super) fn decide(&mut self, tick_ns: u64, bounds: bool) {
         let alone_ns = self.alone_ns[0].min(self.alone_ns[1]);
         let most_ns = (tick_ns / 2).max(alone_ns.saturating_mul(2));
-        if self.ended > 0 {
-            if self.total_ns / self.ended > most_ns {
+        if let Some(mean_ns) = self.total_ns.checked_div(self.ended) {
+            if mean_ns > most_ns {
                 self.depth = (self.depth / 2).max(1);
             } else if bounds && self.waited {
                 self.depth = (self.depth * 2).min(DEPTH_MAX);

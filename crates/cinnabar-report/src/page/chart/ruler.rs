@@ -185,7 +185,7 @@ impl Ranged for Ruler {
 pub(super) fn draws(axis: &Axis, value: f64) -> bool {
     match axis.scale {
         Scale::Linear => value.abs() <= LARGEST,
-        Scale::Log => value >= 1.0 / LARGEST && value <= LARGEST,
+        Scale::Log => (1.0 / LARGEST..=LARGEST).contains(&value),
     }
 }
 
