@@ -6,6 +6,7 @@ use crate::destage::Destage;
 use crate::format::{SEGMENT_PAGES, VOLUMES_MAX};
 use crate::memory::{Kept, MemoryStatus};
 use crate::mutant::{Mutant, Mutants};
+use crate::pace::Sent;
 use crate::places::Places;
 use crate::read::Read;
 use crate::seam::{Action, Command, Done, EngineId, Event, Place, Refusal};
@@ -109,7 +110,7 @@ pub(crate) enum EngineIo {
         place: u16,
         /// How much, and since when.
         blocks: u64,
-        since: Instant,
+        sent: Sent,
     },
     Flush {
         place: u16,

@@ -21,7 +21,7 @@
 //! Without misses, too, only so many are under way that each takes at most half a tick (or twice as long
 //! as one that nothing is before): what lies in a slow back end's queue can't be called back, and the first miss
 //! waits behind it. It is enough to keep a back end busy: twice as many each tick that has them wait,
-//! half as many once they take longer.
+//! half as many once they take longer, but never fewer than 8, and 32 if the destage must not wait.
 
 use crate::destage::Destage;
 use crate::format::SEGMENT_PAGES;
@@ -31,6 +31,7 @@ use crate::seam::{Misses, Place};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Op, Payload};
 use free::Free;
+pub(crate) use free::Sent;
 
 mod free;
 
@@ -122,14 +123,15 @@ impl Pace {
     /// How many requests may be under way.
     pub(crate) fn at_most(&self) -> u32 {
         match self.reason {
-            PaceReason::Off | PaceReason::Idle | PaceReason::Pressed => self.free.depth,
+            PaceReason::Off | PaceReason::Idle => self.free.depth,
+            PaceReason::Pressed => self.pressed(),
             _ => self.depth.max(self.floor).max(1),
         }
     }
 
     /// How many while something waits for the destage.
     pub(crate) fn pressed(&self) -> u32 {
-        self.at_most().max(self.free.depth)
+        self.depth.max(self.floor).max(self.free.hurried())
     }
 
     pub(crate) fn status(&self) -> PaceStatus {
@@ -156,11 +158,6 @@ impl Pace {
         self.misses.total_ns = self.misses.total_ns.saturating_add(misses.total_ns);
     }
 
-    /// A request of the destage begins while none is under way.
-    pub(crate) const fn begins(&mut self) {
-        self.free.begins();
-    }
-
     /// So many requests of the destage are under way; `waits`: others have to wait for their turn.
     pub(crate) fn writes(&mut self, under_way: u32, waits: bool) {
         self.wrote = true;
@@ -170,10 +167,10 @@ impl Pace {
     }
 
     /// One of them has ended.
-    pub(crate) fn wrote(&mut self, blocks: u64, took_ns: u64) {
+    pub(crate) fn wrote(&mut self, blocks: u64, sent: Sent, took_ns: u64) {
         let each = took_ns / blocks.max(1);
         self.block_ns = if self.block_ns == 0 { each } else { (self.block_ns * 7 + each) / 8 };
-        self.free.ended(took_ns);
+        self.free.ended(sent, took_ns);
     }
 
     /// Decides, if a tick is over. A tick of 0: nothing is paced.
@@ -183,7 +180,7 @@ impl Pace {
         }
         self.decided = now;
         let bounds = self.at_most() == self.free.depth;
-        self.free.decide(tick_ns, bounds);
+        self.free.decide(now, tick_ns, bounds);
         let since = self.missed.map_or(u64::MAX, |at| now.since_ns(at));
         let was_free = matches!(self.reason, PaceReason::Off | PaceReason::Idle);
         if since >= tick_ns.saturating_mul(IDLE_TICKS) {
@@ -246,11 +243,11 @@ impl Pace {
     fn needs(&self, load: &Load) -> u32 {
         let left_ns = (load.rpo_ns / 2).saturating_sub(load.age_ns);
         if left_ns == 0 {
-            return self.free.depth;
+            return self.free.hurried();
         }
         // What is under way at a time is what ends in a time, by how long each takes.
         let work_ns = u128::from(load.dirty_blocks) * u128::from(self.block_ns);
-        work_ns.div_ceil(u128::from(left_ns)).min(u128::from(self.free.depth)) as u32
+        work_ns.div_ceil(u128::from(left_ns)).min(u128::from(self.free.hurried())) as u32
     }
 }
 
@@ -304,14 +301,12 @@ impl<P: Payload> WriteLog<P> {
             }
             let next = if last_first { run.ready.pop_back() } else { run.ready.pop_front() };
             let Ready { span, data, fua } = next.expect("just looked at");
-            if run.writing == 0 {
-                volume.pace.begins();
-            }
+            let sent = Sent { at: now, alone: run.writing == 0 };
             run.writing += 1;
             let blocks = span.blocks();
             volume.destaged_blocks += blocks;
             volume.destaged_writes += 1;
-            let io = EngineIo::Write { place, blocks, since: now };
+            let io = EngineIo::Write { place, blocks, sent };
             self.ask(io, place, Op::Write { span, data, fua });
         }
     }

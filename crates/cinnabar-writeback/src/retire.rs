@@ -10,7 +10,7 @@ use crate::format::SEGMENT_PAGES;
 use crate::format::chunk::RangeKind;
 use crate::log::{EngineIo, LogIo, READS_MAX, WriteLog};
 use crate::mutant::Mutant;
-use crate::pace::Ready;
+use crate::pace::{Ready, Sent};
 use crate::ranges::RangeRecord;
 use crate::seam::EngineId;
 use crate::slots::ALL_SECTORS;
@@ -309,7 +309,7 @@ impl<P: Payload> WriteLog<P> {
         let run = self.run(place);
         run.writing += 1;
         run.writes += 1;
-        let io = EngineIo::Write { place, blocks: 0, since: self.now };
+        let io = EngineIo::Write { place, blocks: 0, sent: Sent { at: self.now, alone: false } };
         self.ask(io, place, op);
     }
 
@@ -342,16 +342,16 @@ impl<P: Payload> WriteLog<P> {
             }
             EngineIo::Nobody => {}
             _ if self.lost => {}
-            EngineIo::Write { place, blocks, since } => {
+            EngineIo::Write { place, blocks, sent } => {
                 self.touched.add(place);
-                let took_ns = self.now.since_ns(since);
+                let took_ns = self.now.since_ns(sent.at);
                 let run = self.run(place);
                 run.writing -= 1;
                 if let Some(failure) = failed {
                     run.failed = Some(failure);
                     run.ready.clear();
                 } else if blocks > 0 {
-                    self.volume(place).pace.wrote(blocks, took_ns);
+                    self.volume(place).pace.wrote(blocks, sent, took_ns);
                 }
             }
             EngineIo::Flush { place } => {

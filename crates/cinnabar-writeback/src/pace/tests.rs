@@ -56,7 +56,11 @@ impl Model {
         self.miss_ns = 1_000_000 + self.writing * 10_000 * self.each_percent;
         if self.writing > 0 {
             self.pace.writes(self.writing as u32, self.writing < self.dirty_blocks);
-            self.pace.wrote(1, 10_000_000 + (self.writing - 1) * self.each_ns);
+            self.pace.wrote(
+                1,
+                Sent { at: self.now, alone: false },
+                10_000_000 + (self.writing - 1) * self.each_ns,
+            );
         }
         self.now = self.now.plus_ns(TICK_NS);
         let reads = self.misses_a_tick;
@@ -130,8 +134,9 @@ fn a_slow_back_end_gets_no_queue_while_no_guest_reads() {
         (model.misses_a_tick, model.each_ns, model.pressed) = (0, 5_000_000, pressed);
         let all: Vec<u64> = model.ticks(200).iter().map(|tick| tick.0).collect();
         // Nine of them take 50 ms each.
-        assert!(all.iter().skip(4).all(|depth| (4..=16).contains(depth)), "{all:?}");
-        assert!(all[100..].contains(&8), "{all:?}");
+        let least = if pressed { 32 } else { 8 };
+        assert!(all.iter().skip(4).all(|depth| (least..=32).contains(depth)), "{all:?}");
+        assert_eq!(all[100..].iter().min(), Some(&least), "{all:?}");
     }
 }
 
@@ -141,14 +146,51 @@ fn a_distant_back_end_gets_as_many_as_a_near_one() {
     let mut pace = Pace::default();
     for tick in 1..20 {
         let now = Instant(tick * TICK_NS);
-        if tick < 3 {
-            pace.begins();
-        }
         pace.writes(32, true);
-        pace.wrote(1, 150_000_000);
+        pace.wrote(1, Sent { at: now, alone: tick < 3 }, 150_000_000);
         pace.decide(now, TICK_NS, &Load { rpo_ns: S, ..Load::default() });
     }
     assert_eq!(pace.at_most(), DEPTH_MAX);
+}
+
+/// The one that was alone may have been a quick one.
+#[test]
+fn a_back_end_of_varied_latencies_gets_enough() {
+    let mut pace = Pace::default();
+    let load = Load { rpo_ns: S, ..Load::default() };
+    let mut least = u32::MAX;
+    for tick in 1..500 {
+        let now = Instant(tick * TICK_NS);
+        pace.writes(pace.at_most(), true);
+        for request in 0..20 {
+            pace.wrote(
+                1,
+                Sent { at: now, alone: tick == 1 && request == 0 },
+                20_000_000 + request * 6_000_000,
+            );
+        }
+        pace.decide(now, TICK_NS, &load);
+        least = least.min(pace.at_most());
+    }
+    assert_eq!(least, 8);
+    pace.decide(Instant(500 * TICK_NS), TICK_NS, &Load { pressed: true, ..load });
+    assert_eq!(pace.pressed(), 32, "what must not wait has more");
+}
+
+/// Answers to requests of before say nothing of the bound of now.
+#[test]
+fn an_old_queue_does_not_halve_it_twice() {
+    let mut pace = Pace::default();
+    let load = Load { rpo_ns: S, ..Load::default() };
+    let mut depths = Vec::new();
+    for tick in 1..10 {
+        let now = Instant(tick * TICK_NS);
+        pace.writes(32, true);
+        pace.wrote(1, Sent { at: Instant(0), alone: false }, now.0);
+        pace.decide(now, TICK_NS, &load);
+        depths.push(pace.at_most());
+    }
+    assert_eq!(depths[8], 16, "{depths:?}");
 }
 
 /// Requests of a time without misses may still be under way when misses come.

@@ -81,7 +81,8 @@ fn write_back(volume: &VolumeReport) -> Option<String> {
 /// Why a destage goes no faster.
 const fn pace_reason(pace: DestagePace) -> &'static str {
     match pace {
-        DestagePace::Off | DestagePace::Idle | DestagePace::Pressed => "",
+        DestagePace::Off => "",
+        DestagePace::Idle | DestagePace::Pressed => ", as many as keep its backend busy",
         DestagePace::Rpo => ", as many as rpo_s needs",
         DestagePace::Begun => ", for guests read from the backend",
         DestagePace::Quick => ", more while guests' reads of the backend stay quick",
