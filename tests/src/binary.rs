@@ -2,21 +2,28 @@
 //!
 //! `CINNABAR_BIN` names another daemon to use.
 
+use crate::tools::{LIBRADOS, LIBRBD};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// The release build of `cinnabar`, built now if need be.
+/// The release build of `cinnabar`, built now if need be; with RBD images where their libraries are.
 ///
 /// # Errors
 /// When it does not build.
 pub fn cinnabar() -> Result<PathBuf> {
     match std::env::var_os("CINNABAR_BIN") {
         Some(path) => Ok(PathBuf::from(path)),
+        None if with_ceph() => built(&["--package", "cinnabar", "--features", "ceph"]),
         None => built(&["--package", "cinnabar"]),
     }
+}
+
+/// Whether `cinnabar` can be built with RBD images here.
+pub fn with_ceph() -> bool {
+    LIBRBD.is_present() && LIBRADOS.is_present()
 }
 
 /// The release build of the one program that these arguments of cargo name, built now if need be.
