@@ -32,7 +32,7 @@ pub(crate) const CASES: [Case; 9] = [
 const DISK: u64 = 32 * MIB;
 const CACHE: u64 = 96 * MIB;
 /// How long anything may take to show.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// The cluster; it ends with this process.
 fn cluster() -> Result<MutexGuard<'static, Option<Cluster>>> {

@@ -74,9 +74,9 @@ pub(super) fn cold_after_another_writer() -> Result<()> {
         let daemon = site.serve(&config)?;
         fill(&site, &daemon, &data)?;
         if crashes {
-            daemon.crash()?
+            daemon.crash()?;
         } else {
-            daemon.stop()?
+            daemon.stop()?;
         }
         write_elsewhere(cluster, &name, crashes)?;
         let seen = contents(cluster, &name)?;

@@ -101,7 +101,5 @@ pub(super) fn commands(uuids: &[(u32, String)]) -> String {
         lines.push(format!("osd pool create {class} 64 64 replicated {class}"));
         lines.push(format!("osd pool application enable {class} rbd"));
     }
-    // "quit" is a command of the session, not of the monitor.
-    lines.push("quit".to_owned());
     lines.join("\n") + "\n"
 }
