@@ -7,7 +7,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::ceph::{FAST, SSD_OSDS};
 use e2e::daemon::noise;
 use e2e::nbd::is_gone;
-use e2e::{Config, Fio, MIB, Site};
+use e2e::{Config, Daemon, Fio, MIB, Site};
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -105,7 +105,7 @@ pub(super) fn silent_cluster() -> Result<()> {
     ensure!(!is_gone(&write), "the connection ended: {write:#}");
     ensure!(begun.elapsed() < Duration::from_secs(5), "an error after {:?}", begun.elapsed());
     check(&site, "vm2", &std::fs::read(other)?).context("beside a hung volume")?;
-    let said = reason(&daemon, "does not answer");
+    let said = reason(&daemon, "take over 1 s").and_then(|_| logged(&daemon, "does not answer"));
     cluster.freeze(false)?;
     said?;
     cluster.wait_for(FAST)?;
@@ -115,10 +115,21 @@ pub(super) fn silent_cluster() -> Result<()> {
         ensure!(begun.elapsed() < super::PATIENCE, "no write passes:\n{}", daemon.running.log());
         thread::sleep(Duration::from_millis(100));
     }
+    logged(&daemon, "the cluster answers again")?;
     ensure!(guest.read(MIB, 4096)? == noise(4096, 3), "an old write came later");
     ensure!(guest.read(0, 4096)? == noise(4096, 1), "it lost what it had");
     daemon.stop()?;
     let seen = contents(cluster, &name)?;
     ensure!(seen[1 << 20..][..4096] == noise(4096, 3), "the cluster has an old write");
     cluster.rbd(&["rm", "--no-progress", &name]).map(drop)
+}
+
+/// Waits until the daemon's log has this.
+fn logged(daemon: &Daemon, part: &str) -> Result<()> {
+    let begun = Instant::now();
+    while !daemon.running.log().contains(part) {
+        ensure!(begun.elapsed() < super::PATIENCE, "no {part:?} in {}", daemon.running.log());
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
 }

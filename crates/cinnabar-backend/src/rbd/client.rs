@@ -151,8 +151,10 @@ impl Client {
     /// is written here, and whoever takes it changes the version.
     pub(crate) fn take_proof(&self) -> Result<Option<ProofToken>, ProofError> {
         let Held::Image { header, .. } = &self.held else { return self.read_proof() };
-        let Some(before) = self.version_under_lock()? else { return Ok(None) };
+        let Some(found) = self.version_under_lock()? else { return Ok(None) };
         self.mailbox.release();
+        let noted = open::note_owner(self.image(), header, "", found);
+        let Some(before) = noted.map_err(io("noting the end"))? else { return Ok(None) };
         self.image().unlock().map_err(io("releasing the lock"))?;
         let mut cluster = self.image().cluster();
         let version = cluster.version(header).map_err(io("version of the header"))?;

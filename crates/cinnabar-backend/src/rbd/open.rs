@@ -111,11 +111,9 @@ fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
 /// How long operations may take from now on, in s; 0: as long as they do.
 pub(super) fn set_patience(cluster: &Cluster, seconds: u64) {
     let seconds = seconds.to_string();
-    let set = ["rados_osd_op_timeout", "rados_mon_op_timeout"]
-        .into_iter()
-        .try_for_each(|option| cluster.set(option, &seconds))
-        .and_then(|()| cluster.apply());
-    if let Err(errno) = set {
+    // That of monitors can't be changed any more; they are asked for little.
+    let set = cluster.set("rados_osd_op_timeout", &seconds);
+    if let Err(errno) = set.and_then(|()| cluster.apply()) {
         tracing::warn!(%errno, "librados does not take a time-out");
     }
 }
@@ -136,13 +134,19 @@ fn lock(
         return Err(RbdError::NoExclusiveLock);
     }
     let failed = |errno| access(spec, "lock the image", errno);
-    let (found, step) = loop {
+    let client = image.cluster().instance();
+    let own_text = Owner::this(client).map(|owner| owner.to_string()).unwrap_or_default();
+    let (found, before, step) = loop {
         // Under the version that is read first, nobody else may have the lock.
         let found = image.cluster().version(&header).map_err(failed)?;
         let Some(locker) = image.cluster().locker(&header).map_err(failed)? else {
-            break (found, Step::One);
+            match note_owner(image, &header, &own_text, found).map_err(failed)? {
+                Some(before) => break (found, before, Step::One),
+                None => continue,
+            }
         };
-        let owner = image.metadata(owner::KEY, owner::BYTES_MAX).and_then(|t| Owner::parse(&t));
+        let text = image.cluster().attribute(&header, owner::NAME, owner::BYTES_MAX);
+        let owner = text.and_then(|text| Owner::parse(&text));
         let owner = owner.filter(|owner| locker.client == format!("client.{}", owner.client));
         if !is_dead(image, &locker, owner.as_ref()).map_err(failed)? {
             let holder = describe(&locker, owner.as_ref());
@@ -162,8 +166,11 @@ fn lock(
         })?;
         // Fencing takes a while; the header is as it was as long as its version is.
         let found = image.cluster().version(&header).map_err(failed)?;
+        let Some(before) = note_owner(image, &header, &own_text, found).map_err(failed)? else {
+            continue;
+        };
         match image.cluster().break_lock(&header, &locker) {
-            Ok(()) => break (found, Step::Two),
+            Ok(()) => break (found, before, Step::Two),
             // Another client was quicker.
             Err(Errno::NOENT) => {}
             Err(errno) => return Err(failed(errno)),
@@ -175,18 +182,27 @@ fn lock(
     })?;
     let now = image.cluster().version(&header).map_err(failed)?;
     let own = image.cluster().locker(&header).map_err(failed)?;
-    let client = image.cluster().instance();
     let own = own.filter(|own| own.client == format!("client.{client}"));
     let own = own.ok_or_else(|| RbdError::InUse("another client".into()))?;
-    let alone = step.was_alone(found, now);
-    tracing::debug!(image = spec.image_spec(), found, now, ?step, alone, "locked");
-    // For the next daemon here, if this one is killed.
-    if let Some(owner) = Owner::this(client)
-        && let Err(errno) = image.set_metadata(owner::KEY, &owner.to_string())
-    {
-        tracing::warn!(image = spec.image_spec(), %errno, "it can't be noted who has the image");
-    }
+    let alone = step.was_alone(before, now);
+    tracing::debug!(image = spec.image_spec(), found, before, now, ?step, alone, "locked");
     Ok(Held::Image { header, own, found: if alone { found } else { 0 } })
+}
+
+/// Notes for the next daemon here who has the image, if the header is as it was found. `None`: it is
+/// not. Gives the version from which the change of the lock is counted: versions skip what is not seen
+/// in them, such as the watch that came with the opening, at the next change only.
+pub(super) fn note_owner(
+    image: &Image,
+    header: &str,
+    text: &str,
+    found: u64,
+) -> Result<Option<u64>, Errno> {
+    match image.cluster().set_attribute(header, (owner::NAME, text), found) {
+        Ok(version) => Ok(Some(version)),
+        Err(Errno::RANGE | Errno::OVERFLOW) => Ok(None),
+        Err(errno) => Err(errno),
+    }
 }
 
 /// Whether the client that has the lock is known to be gone: a daemon of this host whose process

@@ -1,13 +1,14 @@
-//! Whose an exclusive lock is: what a daemon writes into the image that it has locked.
+//! Whose an exclusive lock is: what a daemon writes to the header of the image that it locks.
 //!
 //! A daemon that was killed leaves its lock behind. The cluster notices after some 30 s; the next
 //! daemon on the same host can tell at once that the process is gone. It says so of no process that
 //! it can't see: of another boot, which may be another host's, or of another PID namespace.
 
+use std::ffi::CStr;
 use std::fmt;
 
-/// The key of the image's metadata.
-pub(super) const KEY: &str = "cinnabar.owner";
+/// The attribute of the header object.
+pub(super) const NAME: &CStr = c"cinnabar.owner";
 /// Longest text that is looked at, in bytes.
 pub(super) const BYTES_MAX: usize = 512;
 

@@ -13,6 +13,10 @@
 //! go of it makes two changes beside ours ([`Step`]). A rise by no more than ours and one shows that
 //! there was none; any other proves nothing.
 //!
+//! A watch of the header is no change, but the next change's version skips one for it, and every
+//! opening brings one. So the rise is counted from a change that we make ourselves, under the
+//! condition that the header has the version that was found (`open::note_owner`).
+//!
 //! # Snapshots
 //! A snapshot can't be written: the same one is the proof.
 

@@ -139,6 +139,48 @@ impl Cluster {
         }
     }
 
+    /// An attribute of an object, of at most `max` bytes; longer ones are as good as none.
+    pub(in super::super) fn attribute(
+        &self,
+        object: &str,
+        name: &CStr,
+        max: usize,
+    ) -> Option<String> {
+        let object = c_text(object).ok()?;
+        let mut value = vec![0_u8; max];
+        // SAFETY: as much memory as is named.
+        let result = unsafe {
+            let (object, value) = (object.as_ptr(), value.as_mut_ptr().cast());
+            raw::rados_getxattr(self.io(), object, name.as_ptr(), value, max)
+        };
+        value.truncate(usize::try_from(checked(result).ok()?).ok()?);
+        String::from_utf8(value).ok()
+    }
+
+    /// Sets an attribute of an object if the object still has this version, in one step. Gives the
+    /// new version.
+    pub(in super::super) fn set_attribute(
+        &mut self,
+        object: &str,
+        (name, value): (&CStr, &str),
+        version: u64,
+    ) -> Result<u64, Errno> {
+        let object = c_text(object)?;
+        // SAFETY: the operation is made, used and released here; what it is given lives until then,
+        // and no time is a null pointer. The last version is that of its answer, as in `version`.
+        unsafe {
+            let op = raw::rados_create_write_op();
+            raw::rados_write_op_assert_version(op, version);
+            let (bytes, len) = (value.as_ptr().cast(), value.len());
+            raw::rados_write_op_setxattr(op, name.as_ptr(), bytes, len);
+            let (io, now) = (self.io(), std::ptr::null_mut());
+            let result = raw::rados_write_op_operate(op, io, object.as_ptr(), now, 0);
+            raw::rados_release_write_op(op);
+            checked(result)?;
+            Ok(raw::rados_get_last_version(io))
+        }
+    }
+
     /// Who has RBD's lock on an object.
     pub(in super::super) fn locker(&self, object: &str) -> Result<Option<Locker>, Errno> {
         let object = c_text(object)?;

@@ -119,27 +119,6 @@ impl Image {
         Ok(is_owner == 1)
     }
 
-    /// A value of its metadata of less than `max` bytes; longer ones are as good as none.
-    pub(in super::super) fn metadata(&self, key: &str, max: usize) -> Option<String> {
-        let key = c_text(key).ok()?;
-        let (mut value, mut len) = (vec![0_u8; max], max);
-        // SAFETY: as much memory as is named, and a live place for the length.
-        let result = unsafe {
-            let value = value.as_mut_ptr().cast();
-            raw::rbd_metadata_get(self.image, key.as_ptr(), value, &raw mut len)
-        };
-        checked(result).ok()?;
-        Some(CStr::from_bytes_until_nul(&value).ok()?.to_str().ok()?.to_owned())
-    }
-
-    /// Changes its metadata, and so its header.
-    pub(in super::super) fn set_metadata(&self, key: &str, value: &str) -> Result<(), Errno> {
-        let (key, value) = (c_text(key)?, c_text(value)?);
-        // SAFETY: texts that end with zero bytes.
-        let result = unsafe { raw::rbd_metadata_set(self.image, key.as_ptr(), value.as_ptr()) };
-        checked(result).map(drop)
-    }
-
     /// Numbers of the watches on the header, the own one among them. A client that died keeps its
     /// one for some 30 s.
     pub(in super::super) fn watches(&self) -> Result<Vec<u64>, Errno> {

@@ -7,6 +7,7 @@ pub(super) type Rados = *mut c_void;
 pub(super) type IoCtx = *mut c_void;
 pub(super) type RbdImage = *mut c_void;
 pub(super) type Completion = *mut c_void;
+pub(super) type WriteOp = *mut c_void;
 
 /// `RBD_LOCK_MODE_EXCLUSIVE`.
 pub(super) const LOCK_EXCLUSIVE: c_int = 0;
@@ -55,6 +56,29 @@ unsafe extern "C" {
         modified: *mut libc::time_t,
     ) -> c_int;
     pub(super) fn rados_get_last_version(io: IoCtx) -> u64;
+    pub(super) fn rados_getxattr(
+        io: IoCtx,
+        object: *const c_char,
+        name: *const c_char,
+        value: *mut c_char,
+        len: usize,
+    ) -> c_int;
+    pub(super) fn rados_create_write_op() -> WriteOp;
+    pub(super) fn rados_release_write_op(op: WriteOp);
+    pub(super) fn rados_write_op_assert_version(op: WriteOp, version: u64);
+    pub(super) fn rados_write_op_setxattr(
+        op: WriteOp,
+        name: *const c_char,
+        value: *const c_char,
+        len: usize,
+    );
+    pub(super) fn rados_write_op_operate(
+        op: WriteOp,
+        io: IoCtx,
+        object: *const c_char,
+        modified: *mut libc::time_t,
+        flags: c_int,
+    ) -> c_int;
     pub(super) fn rados_list_lockers(
         io: IoCtx,
         object: *const c_char,
@@ -100,17 +124,6 @@ unsafe extern "C" {
     pub(super) fn rbd_lock_acquire(image: RbdImage, mode: c_int) -> c_int;
     pub(super) fn rbd_lock_release(image: RbdImage) -> c_int;
     pub(super) fn rbd_is_exclusive_lock_owner(image: RbdImage, is_owner: *mut c_int) -> c_int;
-    pub(super) fn rbd_metadata_get(
-        image: RbdImage,
-        key: *const c_char,
-        value: *mut c_char,
-        len: *mut usize,
-    ) -> c_int;
-    pub(super) fn rbd_metadata_set(
-        image: RbdImage,
-        key: *const c_char,
-        value: *const c_char,
-    ) -> c_int;
     pub(super) fn rbd_watchers_list(
         image: RbdImage,
         watchers: *mut Watcher,
