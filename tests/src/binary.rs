@@ -2,10 +2,9 @@
 //!
 //! `CINNABAR_BIN` names another daemon to use.
 
-use crate::tools::{LIBRADOS, LIBRBD};
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
@@ -23,7 +22,9 @@ pub fn cinnabar() -> Result<PathBuf> {
 
 /// Whether `cinnabar` can be built with RBD images here.
 pub fn with_ceph() -> bool {
-    LIBRBD.is_present() && LIBRADOS.is_present()
+    ["rbd/librbd.h", "rados/librados.h"]
+        .iter()
+        .all(|header| Path::new("/usr/include").join(header).exists())
 }
 
 /// The release build of the one program that these arguments of cargo name, built now if need be.

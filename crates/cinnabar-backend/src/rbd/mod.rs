@@ -28,7 +28,7 @@ mod job;
 mod mailbox;
 #[cfg(feature = "ceph")]
 mod open;
-#[cfg(any(feature = "ceph", test))]
+#[cfg(feature = "ceph")]
 mod owner;
 #[cfg(any(feature = "ceph", test))]
 mod proof;
