@@ -5,6 +5,7 @@
 
 mod api;
 mod bench;
+mod ceph;
 mod crash;
 mod degrade;
 mod guest;
@@ -64,6 +65,7 @@ fn main() -> ExitCode {
         .into_iter()
         .chain(guest::CASES)
         .chain(write_back::CASES)
+        .chain(ceph::CASES)
         .chain(verify::CASES)
         .chain(qemu::CASES)
         .chain(libnbd::CASES)

@@ -4,19 +4,27 @@
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
-/// The release build of `cinnabar`, built now if need be.
+/// The release build of `cinnabar`, built now if need be; with RBD images where their libraries are.
 ///
 /// # Errors
 /// When it does not build.
 pub fn cinnabar() -> Result<PathBuf> {
     match std::env::var_os("CINNABAR_BIN") {
         Some(path) => Ok(PathBuf::from(path)),
+        None if with_ceph() => built(&["--package", "cinnabar", "--features", "ceph"]),
         None => built(&["--package", "cinnabar"]),
     }
+}
+
+/// Whether `cinnabar` can be built with RBD images here.
+pub fn with_ceph() -> bool {
+    ["rbd/librbd.h", "rados/librados.h"]
+        .iter()
+        .all(|header| Path::new("/usr/include").join(header).exists())
 }
 
 /// The release build of the one program that these arguments of cargo name, built now if need be.

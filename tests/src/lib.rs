@@ -5,6 +5,7 @@
 
 pub mod binary;
 pub mod books;
+pub mod ceph;
 pub mod control;
 pub mod daemon;
 pub mod dice;

@@ -87,6 +87,18 @@ pub const PYTHON: Tool = Tool::new(
 );
 /// Prometheus' checker of its files. Used where it is, and never fetched: its package starts a server.
 pub const PROMTOOL: Tool = Tool::new("promtool", "prometheus", "checks the alert rules");
+/// Ceph's monitor.
+pub const CEPH_MON: Tool = Tool::new("ceph-mon", "ceph-mon", "a throw-away Ceph cluster");
+/// Ceph's storage daemon.
+pub const CEPH_OSD: Tool = Tool::new("ceph-osd", "ceph-osd", "a throw-away Ceph cluster");
+/// Ceph's tools; `rbd`, `rados` and `ceph-authtool` come with it.
+pub const CEPH: Tool = Tool::new("ceph", "ceph-common", "a throw-away Ceph cluster");
+/// What a program that opens RBD images is linked with.
+pub const LIBRBD: Tool =
+    Tool::new("/usr/include/rbd/librbd.h", "librbd-dev", "builds the daemon with RBD images");
+/// The library below it.
+pub const LIBRADOS: Tool =
+    Tool::new("/usr/include/rados/librados.h", "librados-dev", "builds the daemon with RBD images");
 /// The kernel of guests.
 pub const KERNEL: Tool = Tool {
     command: "a kernel for guests",
@@ -121,6 +133,11 @@ pub const ALL: &[Tool] = &[
     VIRT_XML_VALIDATE,
     XMLLINT,
     PYTHON,
+    CEPH_MON,
+    CEPH_OSD,
+    CEPH,
+    LIBRBD,
+    LIBRADOS,
     KERNEL,
 ];
 

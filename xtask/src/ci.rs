@@ -6,7 +6,7 @@ use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
 use crate::{circles, faults, fuzz, install, layers, tidy};
 use anyhow::Result;
-use e2e::{python, tools};
+use e2e::{binary, python, tools};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -41,7 +41,9 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Stage::new("test", || {
             let test = ["test", "--workspace", "--exclude", "e2e", "--locked", "--no-fail-fast"];
             // With the output of passed tests, for the lines that tell of skipped ones.
-            show(cargo(&test).args(["--", "--show-output"])).map(Done::Passed)
+            let mut skipped = show(cargo(&test).args(["--", "--show-output"]))?;
+            skipped.extend(ceph()?);
+            Ok(Done::Passed(skipped))
         }),
         Stage::new("e2e", || cargo_stage(&["test", "--package", "e2e", "--release", "--locked"])),
         Stage::new("faults", faults::check),
@@ -70,6 +72,23 @@ fn tools() -> Result<Done> {
     } else {
         Done::Skipped(missing.join("\n"))
     })
+}
+
+/// Tests of what is only built with the libraries of Ceph.
+fn ceph() -> Result<Vec<String>> {
+    if !binary::with_ceph() {
+        return Ok(vec!["RBD images need librbd-dev and librados-dev".into()]);
+    }
+    show(&mut cargo(&[
+        "test",
+        "-p",
+        "cinnabar-backend",
+        "--features",
+        "ceph",
+        "--locked",
+        "--lib",
+        "rbd",
+    ]))
 }
 
 /// Licences, bans and sources. Advisories need a database from the network at every run, and fail

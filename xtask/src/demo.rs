@@ -1,11 +1,13 @@
 //! What the cache does for a mixed workload on a slow disk, in two minutes.
 //!
-//! `cargo xtask demo`.
+//! `cargo xtask demo`; with `--ceph` the disk is an RBD image on the slow pool of a throw-away cluster.
 
 use crate::install;
 use crate::table::Table;
 use anyhow::{Context, Result};
-use e2e::{Daemon, Fio, MIB, Site, fio::Outcome, tools};
+use e2e::ceph::{self, Cluster};
+use e2e::{Config, Daemon, Fio, MIB, Site, Volume, fio::Outcome, tools};
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -18,26 +20,40 @@ pub(crate) struct Args {
     /// Seconds of the same workload to warm the cache up
     #[arg(long, default_value_t = 30)]
     warm_up: u64,
+    /// Put the disk on a throw-away Ceph cluster instead of a modelled one
+    #[arg(long)]
+    ceph: bool,
 }
 
 const NAME: &str = "demo";
 /// Twice the cache; the hot part of the workload fits.
 const DISK: u64 = 512 * MIB;
+/// What the cache of the daemon's own demonstration has.
+const CACHE: u64 = 256 * MIB;
 /// How often the warm-up shows where it is.
 const STEP: Duration = Duration::from_secs(5);
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     install::debian(&[tools::FIO])?;
+    if args.ceph {
+        install::debian(ceph::TOOLS)?;
+    }
     println!("building the daemon");
     e2e::binary::cinnabar()?;
     let site = Site::new()?;
     // Not sparse: blocks that are scattered as they were written take a minute to delete.
-    site.filled("disk.raw", DISK, 1)?;
-    let daemon = site.serve_demo()?;
+    let disk = site.filled("disk.raw", DISK, 1)?;
+    // Behind the daemon, so that it is there until the daemon has ended.
+    let (daemon, cluster) = if args.ceph {
+        let (daemon, cluster) = serve_ceph(&site, &disk)?;
+        (daemon, Some(cluster))
+    } else {
+        (site.serve_demo()?, None)
+    };
     let status = daemon.status()?;
     println!(
-        "cinnabar serve --demo: process {}, a disk of {} MiB ({}), a cache of {} MiB",
+        "the daemon: process {}, a disk of {} MiB ({}), a cache of {} MiB",
         daemon.running.pid(),
         status.count(NAME, "size_bytes")? / MIB,
         status.volume(NAME)?["backend"].as_str().unwrap_or_default(),
@@ -52,12 +68,25 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     set_mode(&daemon, "write-through")?;
     let with = measure(&daemon, &site, args.seconds, args.warm_up)?;
     daemon.stop()?;
+    drop(cluster);
     println!("\n{}", compare(&without, &with).render());
     println!(
         "A write is acknowledged when the disk has it (write-through): it gets faster only by"
     );
     println!("the reads that no longer stand in its way.");
     Ok(())
+}
+
+/// A cluster, an image on its slow pool that holds what `disk` does, and a daemon with the image.
+fn serve_ceph(site: &Site, disk: &Path) -> Result<(Daemon, Cluster)> {
+    println!("starting a Ceph cluster: one monitor, two quick OSDs, two slow ones");
+    let cluster = Cluster::start()?;
+    let image = format!("{}/{NAME}", ceph::SLOW);
+    println!("filling {image}: {} MiB", DISK / MIB);
+    cluster.rbd(&["import", "--no-progress", disk.to_str().context("plain text")?, &image])?;
+    let volume = Volume::new(NAME, &cluster.backend(&image));
+    let daemon = site.serve(&Config::new(CACHE).volume(volume))?;
+    Ok((daemon, cluster))
 }
 
 fn set_mode(daemon: &Daemon, mode: &str) -> Result<()> {

@@ -3,6 +3,7 @@
 //! Started as `cargo xtask NAME` (see `.cargo/config.toml`).
 
 mod bench;
+mod ceph;
 mod ci;
 mod circles;
 mod count;
@@ -37,6 +38,8 @@ enum Chore {
     Ci(ci::Args),
     /// Show what the cache does for a mixed workload on a slow disk (about 2 minutes)
     Demo(demo::Args),
+    /// Start a throw-away Ceph cluster and keep it until Ctrl-D
+    Ceph,
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
@@ -55,6 +58,7 @@ fn main() -> ExitCode {
     let done = match Cli::parse().chore {
         Chore::Ci(args) => return ci::run(&args),
         Chore::Demo(args) => demo::run(&args),
+        Chore::Ceph => ceph::run(),
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Coverage(args) => coverage::run(&args),
         Chore::Count(args) => count::run(&args),

@@ -115,7 +115,12 @@ fn long_functions(text: &str) -> Vec<String> {
         }
         let end = format!("{}}}", &line[..line.len() - code.len()]);
         let stop = format!("{};", &line[..line.len() - code.len()]);
-        let body = lines[first..].iter().take_while(|line| **line != end && **line != stop);
+        // A declaration over several lines: of a trait, or of another language's.
+        let close = format!("{})", &line[..line.len() - code.len()]);
+        let declared = |line: &str| line.starts_with(&close) && line.ends_with(';');
+        let body = lines[first..]
+            .iter()
+            .take_while(|line| **line != end && **line != stop && !declared(line));
         let count = body
             .filter(|line| !line.trim().is_empty() && !line.trim_start().starts_with("//"))
             .count();
@@ -210,6 +215,9 @@ mod tests {
             |lines: usize| format!("//! Doc.\nfn a() {{\n{}}}\n", "    b();\n".repeat(lines));
         assert!(source(&function(FUNCTION_LINES_MAX - 1)).is_empty());
         assert_eq!(source(&function(FUNCTION_LINES_MAX)).len(), 1);
+        let declared = "unsafe extern \"C\" {\n    fn a(\n        b: u8,\n    ) -> u8;\n";
+        let long = format!("//! Doc.\n{declared}{}}}\n", "    // c\n    d!();\n".repeat(90));
+        assert!(source(&long).is_empty(), "a declaration has no body");
     }
 
     #[test]

@@ -6,14 +6,14 @@
 //!   or over threads.
 //! * [`disk`]: [`Disk`], an open and locked file or block device, or a server's export; cache device
 //!   set-up.
-//! * [`nbd`]: the client of NBD servers.
+//! * [`nbd`]: the client of NBD servers. [`rbd`]: images of Ceph's RBD.
 //! * [`proof`]: [`Proof`], what a backend can say of who wrote it last.
 //! * [`claim`]: [`Claim`](claim::Claim), which says beside a back end that a write log has writes for it.
 //! * [`generations`]: [`Ledger`], what must be known of volumes outside of any cache device.
 //! * [`work`]: the engine's I/O requests as jobs; [`format`](mod@format): a fresh cache device.
 //! * [`write_memory`]: where writes are acknowledged from memory that outlives the daemon.
-//! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw`, `nbd:unix:vm1.sock` and
-//!   `sim:filer,seed=1:file:vm1.raw`. The models that the last one names are `cinnabar-model`'s;
+//! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw`, `nbd:unix:vm1.sock`, `rbd:pool/image`
+//!   and `sim:filer,seed=1:file:vm1.raw`. The models that the last one names are `cinnabar-model`'s;
 //!   nothing here applies them.
 
 pub mod claim;
@@ -25,6 +25,7 @@ pub mod memory;
 pub mod nbd;
 pub mod port;
 pub mod proof;
+pub mod rbd;
 pub mod spec;
 pub mod work;
 pub mod write_memory;

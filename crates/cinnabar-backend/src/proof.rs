@@ -1,7 +1,8 @@
 //! Proof of who a volume is and whether another writer wrote it: what every kind of backend brings
 //! in its own way.
 //!
-//! Files prove it by their change time (`disk::change_proof`); other backends will bring what they have.
+//! Files prove it by their change time (`disk::change_proof`), RBD images by the version of their
+//! header (`rbd::proof`). Block devices and NBD servers have nothing.
 
 use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 use rustix::io::Errno;

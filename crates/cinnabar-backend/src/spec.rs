@@ -1,7 +1,8 @@
-//! Backends as they are written: `file:vm1.raw`, `nbd:unix:vm1.sock`,
+//! Backends as they are written: `file:vm1.raw`, `nbd:unix:vm1.sock`, `rbd:pool/image`,
 //! `sim:filer,seed=1:file:vm1.raw`.
 
 use crate::nbd::{NbdSpec, NbdSpecError, NbdUriError, uri};
+use crate::rbd::{RbdSpec, RbdSpecError};
 use cinnabar_model::{SettingError, SimSpec};
 use std::path::{Path, PathBuf};
 
@@ -10,10 +11,10 @@ const TEXT_BYTES_MAX: usize = 8192;
 /// Models in front of one another.
 const LAYERS_MAX: usize = 4;
 /// What a backend can start with.
-const SCHEMES: [&str; 3] = ["file:", "nbd:", "sim:"];
+const SCHEMES: [&str; 4] = ["file:", "nbd:", "rbd:", "sim:"];
 
 /// What QEMU and others have in front of other kinds of storage.
-const FOREIGN: [&str; 5] = ["rbd:", "iscsi:", "nfs:", "ssh:", "gluster:"];
+const FOREIGN: [&str; 4] = ["iscsi:", "nfs:", "ssh:", "gluster:"];
 
 /// A backend, not yet opened.
 #[derive(Clone, Debug, PartialEq)]
@@ -31,6 +32,8 @@ pub enum Place {
     File(PathBuf),
     /// A server's export.
     Nbd(NbdSpec),
+    /// An image of Ceph's RBD.
+    Rbd(RbdSpec),
 }
 
 /// Why a text is not a backend.
@@ -63,6 +66,9 @@ pub enum SpecError {
     /// The server.
     #[error("in \"nbd:\"")]
     Nbd(#[from] NbdSpecError),
+    /// The image.
+    #[error("in \"rbd:\"")]
+    Rbd(#[from] RbdSpecError),
     /// The server, written as a URI.
     #[error("in the NBD URI")]
     Uri(#[from] NbdUriError),
@@ -77,7 +83,10 @@ impl SpecError {
         match self {
             Self::Scheme { .. } | Self::Path | Self::Text => {
                 "write \"file:PATH\" for a file or block device, \"nbd:unix:PATH:EXPORT\" or \
-                 \"nbd:tcp:HOST:PORT:EXPORT\" for a server"
+                 \"nbd:tcp:HOST:PORT:EXPORT\" for a server, \"rbd:POOL/IMAGE\" for an RBD image"
+            }
+            Self::Rbd(_) => {
+                "write \"rbd[,id=USER][,conf=PATH][,give_up_s=N]:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT]\""
             }
             Self::Nbd(_) => {
                 "write \"nbd[,connections=N][,give_up_s=N]:unix:PATH[:EXPORT]\" or \
@@ -103,8 +112,8 @@ impl SpecError {
 }
 
 impl BackendSpec {
-    /// Parses `file:PATH`, `nbd:ADDRESS` (see [`NbdSpec::parse`]) or
-    /// `sim:PRESET[,key=value...]:INNER`. A relative path is taken from `base`. A file's path may
+    /// Parses `file:PATH`, `nbd:ADDRESS` (see [`NbdSpec::parse`]), `rbd:POOL/IMAGE` (see
+    /// [`RbdSpec::parse`]) or `sim:PRESET[,key=value...]:INNER`. A relative path is taken from `base`. A file's path may
     /// hold colons and commas; that of a preset (`sim:@FILE`) can't, and is absolute, for what is
     /// read here may be read again elsewhere.
     ///
@@ -159,12 +168,16 @@ fn place(text: &str, base: &Path) -> Result<Place, SpecError> {
     match text.strip_prefix("file:") {
         Some("") => Err(SpecError::Path),
         Some(path) => Ok(Place::File(base.join(path))),
-        None => match text.strip_prefix("nbd") {
-            Some(server) if server.starts_with([':', ',']) => {
+        None => {
+            let of = |scheme| text.strip_prefix(scheme).filter(|rest| rest.starts_with([':', ',']));
+            if let Some(server) = of("nbd") {
                 Ok(Place::Nbd(NbdSpec::parse(server, base)?))
+            } else if let Some(image) = of("rbd") {
+                Ok(Place::Rbd(RbdSpec::parse(image, base)?))
+            } else {
+                Err(SpecError::Scheme { got: text.into() })
             }
-            _ => Err(SpecError::Scheme { got: text.into() }),
-        },
+        }
     }
 }
 
@@ -176,8 +189,10 @@ fn is_foreign(text: &str) -> bool {
 
 /// Whether a text is a backend rather than a path. A file called `nbd,a` is none.
 fn has_scheme(text: &str) -> bool {
-    let options = text.strip_prefix("nbd,").is_some_and(|options| options.contains(':'));
-    options || SCHEMES.iter().any(|scheme| text.starts_with(scheme))
+    let has_options =
+        |scheme| text.strip_prefix(scheme).is_some_and(|options: &str| options.contains(':'));
+    ["nbd,", "rbd,"].into_iter().any(has_options)
+        || SCHEMES.iter().any(|scheme| text.starts_with(scheme))
 }
 
 #[cfg(test)]
@@ -257,7 +272,8 @@ mod tests {
             ("nbds://h/vm1", "in the NBD URI"),
             ("sim:hdd:vm1.raw", "\"vm1.raw\" is not a backend"),
             ("sim:hdd", "lacks the backend behind it"),
-            ("rbd:pool/image", "\"rbd:pool/image\" is not a backend"),
+            ("rbd:image", "in \"rbd:\""),
+            ("iscsi:x", "\"iscsi:x\" is not a backend"),
             ("http://h/disk", "is not a backend"),
             ("a\0b", "none of them is zero"),
         ] {
@@ -272,7 +288,7 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong() {
         for (text, part) in [
-            ("", "known: file:, nbd:, sim:"),
+            ("", "known: file:, nbd:, rbd:, sim:"),
             ("vm1.raw", "\"vm1.raw\" is not a backend"),
             ("nfs:x", "is not a backend"),
             ("nbdx:unix:a", "is not a backend"),

@@ -17,6 +17,7 @@ fn show_place(place: &Place) -> String {
     match place {
         Place::File(path) => path.display().to_string(),
         Place::Nbd(server) => server.to_string(),
+        Place::Rbd(image) => image.to_string(),
     }
 }
 

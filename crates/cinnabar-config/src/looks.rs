@@ -25,7 +25,7 @@ pub enum FileIdentity {
     Inode(u64, u64),
     /// A file that does not exist, or can't be looked at.
     Path(PathBuf),
-    /// An export of a server.
+    /// An export of a server, or an RBD image.
     Server(String),
 }
 
@@ -74,6 +74,7 @@ impl Looks {
         match place {
             Place::File(path) => self.at_path(path),
             Place::Nbd(server) => FileIdentity::Server(server.place()),
+            Place::Rbd(image) => FileIdentity::Server(image.place()),
         }
     }
 

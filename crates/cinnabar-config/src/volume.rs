@@ -349,6 +349,10 @@ pub fn absolute_backend(text: &str, base: &Path) -> Result<String, SettingError>
             }
             server.to_string()
         }
+        Place::Rbd(mut image) => {
+            image.conf = absolute(&image.conf)?.into();
+            image.to_string()
+        }
     };
     // What stands in front of it: a "sim:SETTINGS:" for each layer.
     let mut rest = text;

@@ -1,7 +1,8 @@
 //! How files prove that they were not written: who they are, how large, when they last changed, and
 //! what time it was.
 //!
-//! Called through [`Proof`]. Block devices and servers have nothing to prove it with.
+//! Called through [`Proof`]. Block devices and NBD servers have nothing to prove it with; RBD images
+//! have their own way.
 //!
 //! Change times can be coarse (a kernel tick of 4 ms; a second on some file systems): a write right
 //! after one of this process could get the same one. So the proof of a clean detach is only given
@@ -9,6 +10,8 @@
 //! tells. How two proofs are compared: [`cinnabar_driver::change_proof`].
 
 use super::clock::{Clock, stamp_ns};
+#[cfg(feature = "ceph")]
+use super::remote::Remote;
 use super::{Disk, DiskKind, SyncExtent};
 use crate::proof::{Proof, ProofError};
 use cinnabar_driver::ChangeProof;
@@ -29,6 +32,10 @@ impl Proof for Disk {
     /// Takes the file's own change time for the time where no clock can be had: that
     /// proves less, never more.
     fn read_proof(&self) -> Result<Option<ProofToken>, ProofError> {
+        #[cfg(feature = "ceph")]
+        if let Some(Remote::Rbd(image)) = self.remote() {
+            return image.read_proof();
+        }
         if self.kind != DiskKind::File {
             return Ok(None);
         }
@@ -39,6 +46,10 @@ impl Proof for Disk {
     /// Usually takes 5 to 10 ms, at most 2.5 s.
     fn take_proof(&self) -> Result<Option<ProofToken>, ProofError> {
         flush(self)?;
+        #[cfg(feature = "ceph")]
+        if let Some(Remote::Rbd(image)) = self.remote() {
+            return image.take_proof();
+        }
         if self.kind != DiskKind::File {
             return Ok(None);
         }
@@ -68,6 +79,10 @@ impl Proof for Disk {
     }
 
     fn judge(&self, recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
+        #[cfg(feature = "ceph")]
+        if let Some(Remote::Rbd(_)) = self.remote() {
+            return crate::rbd::judge(recorded, now);
+        }
         judge(recorded, now)
     }
 }

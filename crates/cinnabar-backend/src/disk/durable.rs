@@ -142,9 +142,9 @@ impl Syncs {
 impl Disk {
     /// Makes durable what was written before this call; blocks.
     pub(crate) fn sync(&self, extent: Extent) -> Result<(), Errno> {
-        if let Some(server) = self.server() {
+        if let Some(remote) = self.remote() {
             // It has no lock on a flush, and tells a lost connection by an error, too.
-            return server.flush();
+            return remote.flush();
         }
         self.syncs.run(extent, self.sync_failure_sticks, |extent| match (self.kind, extent) {
             (DiskKind::File, Extent::All) => fsync(&self.fd),
@@ -154,8 +154,8 @@ impl Disk {
 
     /// The failure of a flush that sticks to this disk until it is opened again.
     pub fn sync_failure(&self) -> Option<Errno> {
-        match self.server() {
-            Some(server) => server.failed_flush(),
+        match self.remote() {
+            Some(remote) => remote.failed_flush(),
             None => self.syncs.locked().failed_since(u64::MAX, self.sync_failure_sticks),
         }
     }
@@ -163,8 +163,8 @@ impl Disk {
     /// Lets flushes be tried again after one that failed. Only for who then repeats every write that
     /// no earlier flush has covered; no I/O may be under way.
     pub fn forget_failed_flush(&self) {
-        match self.server() {
-            Some(server) => server.forget_failed_flush(),
+        match self.remote() {
+            Some(remote) => remote.forget_failed_flush(),
             None => self.syncs.locked().failed = None,
         }
     }

@@ -1,6 +1,7 @@
 //! Why a file or device can't be used, each with a line that helps.
 
 use crate::nbd::NbdError;
+use crate::rbd::RbdError;
 use cinnabar_engine::metadata::superblock::SuperblockError;
 use rustix::io::Errno;
 use std::path::{Path, PathBuf};
@@ -102,6 +103,9 @@ pub enum DiskErrorKind {
     /// What is wrong with a server.
     #[error(transparent)]
     Server(NbdError),
+    /// What is wrong with an RBD image.
+    #[error(transparent)]
+    Rbd(RbdError),
     /// Something that was asked of it takes too long.
     #[error("it does not answer ({} s)", .0.as_secs_f64())]
     Silent(Duration),
@@ -138,6 +142,7 @@ impl DiskError {
     pub fn hint(&self) -> &'static str {
         match &self.kind {
             DiskErrorKind::Server(error) => error.hint(),
+            DiskErrorKind::Rbd(error) => error.hint(),
             DiskErrorKind::NotFound => {
                 "check the path; a relative one counts from the configuration file's folder, on the command \
                  line from where the command runs"

@@ -1,4 +1,5 @@
-//! Files and block devices: opened for direct I/O, locked, measured. And exports of NBD servers.
+//! Files and block devices: opened for direct I/O, locked, measured. And exports of NBD servers, and
+//! RBD images.
 
 mod blocking;
 mod bounded;
@@ -13,6 +14,7 @@ mod ioctl;
 mod lock;
 mod open;
 mod progress;
+mod remote;
 mod server;
 mod size;
 mod write_log;
@@ -30,7 +32,7 @@ pub use write_log_halves::{LogHalves, format_if_empty, open_halves};
 pub(crate) use durable::Extent as SyncExtent;
 pub(crate) use ioctl::{discard, zero_out};
 
-use crate::nbd;
+use remote::Remote;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -42,7 +44,7 @@ pub enum DiskKind {
     File,
     /// A block device.
     Block,
-    /// An export of an NBD server.
+    /// An export of an NBD server, or an RBD image.
     Server,
 }
 
@@ -51,13 +53,13 @@ pub enum DiskKind {
 pub enum Identity {
     /// Device and inode number of a file.
     Inode(u64, u64),
-    /// Address and export of a server.
+    /// Address and export of a server, cluster and image of Ceph's.
     Server(String),
 }
 
 /// An open file or block device, locked as long as this or an I/O on it lives: the lock belongs to
 /// the open file description that carries the I/O, so the kernel holds it until the last operation
-/// has landed, even after `kill -9`. A server's export has no lock.
+/// has landed, even after `kill -9`. A server's export has no lock; an RBD image has its own.
 #[derive(Debug)]
 pub struct Disk {
     /// The file was made by us and is of no use yet. Let go of before the lock is.
@@ -65,7 +67,7 @@ pub struct Disk {
     /// What is open; of a server only something that stands in for it.
     fd: OwnedFd,
     /// Who does the I/O if the kernel does not.
-    server: Option<nbd::Client>,
+    remote: Option<Remote>,
     path: PathBuf,
     kind: DiskKind,
     /// What is served of it; it only grows.
@@ -159,7 +161,7 @@ impl Disk {
                  nothing is cached until the volume is removed and added again"
             )
         });
-        failed.or_else(|| self.server().and_then(nbd::Client::trouble))
+        failed.or_else(|| self.remote().and_then(Remote::trouble))
     }
 
     /// Whether a server does its I/O.
@@ -167,9 +169,14 @@ impl Disk {
         self.kind == DiskKind::Server
     }
 
-    /// The server that does its I/O.
-    pub(crate) fn server(&self) -> Option<&nbd::Client> {
-        self.server.as_ref()
+    /// Who does its I/O, if the kernel does not.
+    pub(crate) fn remote(&self) -> Option<&Remote> {
+        self.remote.as_ref()
+    }
+
+    /// Whether it can be asked now and then how large it is.
+    pub fn tells_size(&self) -> bool {
+        self.remote().is_none_or(Remote::tells_size)
     }
 }
 

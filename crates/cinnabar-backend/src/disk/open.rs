@@ -108,7 +108,7 @@ impl Disk {
         let mut disk = Self {
             fresh: None,
             fd,
-            server: None,
+            remote: None,
             path: path.to_owned(),
             kind,
             size_bytes: size_bytes.into(),

@@ -1,7 +1,7 @@
 //! How large a disk is now, which may be another size than when it was opened.
 
 use super::error::DiskError;
-use super::{Disk, DiskErrorKind, DiskKind, ioctl};
+use super::{Disk, DiskKind, ioctl};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Disk {
@@ -12,10 +12,10 @@ impl Disk {
     /// It can't be asked.
     pub fn measure(&self) -> Result<u64, DiskError> {
         let failed = |errno| DiskError::from_errno(&self.path, "fstat", errno);
-        let size = match (&self.server, self.kind) {
-            (Some(server), _) => server
-                .measure()
-                .map_err(|error| DiskError::new(&self.path, DiskErrorKind::Server(error)))?,
+        let size = match (&self.remote, self.kind) {
+            (Some(remote), _) => {
+                remote.measure().map_err(|kind| DiskError::new(&self.path, kind))?
+            }
             (None, DiskKind::Block) => ioctl::size_bytes(&self.fd).map_err(failed)?,
             (None, _) => rustix::fs::fstat(&self.fd).map_err(failed)?.st_size.cast_unsigned(),
         };
@@ -25,9 +25,9 @@ impl Disk {
     /// From now on so much of it is served, if it was less before.
     pub fn grow_to(&self, size_bytes: u64) {
         if self.size_bytes.fetch_max(size_bytes, Relaxed) < size_bytes
-            && let Some(server) = &self.server
+            && let Some(remote) = &self.remote
         {
-            server.renew();
+            remote.grow_to(size_bytes);
         }
     }
 }

@@ -67,8 +67,8 @@ impl Workers {
 
     /// Queues a task, or hands it to the server of its disk.
     pub(super) fn push(&self, task: Task, disk: Arc<Disk>) {
-        if let Some(server) = disk.server() {
-            return server.submit(task, Arc::clone(&self.shared) as Arc<dyn Sink>);
+        if let Some(remote) = disk.remote() {
+            return remote.submit(task, Arc::clone(&self.shared) as Arc<dyn Sink>);
         }
         let (file, heavy) = (task.file.0 as usize, task.is_heavy());
         let mut queue = locked(&self.shared.queue);

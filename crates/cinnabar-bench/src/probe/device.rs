@@ -49,7 +49,9 @@ impl Device {
         }
         let scratch = match (target.size_bytes, &spec.place) {
             (None, _) => None,
-            (Some(_), Place::Nbd(_)) => return Err(ProbeError::NotAFile(target.text.clone())),
+            (Some(_), Place::Nbd(_) | Place::Rbd(_)) => {
+                return Err(ProbeError::NotAFile(target.text.clone()));
+            }
             (Some(bytes), Place::File(path)) => {
                 check_size(bytes, plan)?;
                 Some(Scratch::make(path, bytes, plan.seed, progress)?)

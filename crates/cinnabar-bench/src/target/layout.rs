@@ -186,6 +186,7 @@ impl Same {
         match &spec.place {
             Place::File(path) => Self::of_path(path),
             Place::Nbd(server) => Self::Server(server.place()),
+            Place::Rbd(image) => Self::Server(image.place()),
         }
     }
 

@@ -6,6 +6,7 @@ use super::writes::Known;
 use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, StateError};
 use cinnabar_backend::nbd::NbdError;
+use cinnabar_backend::rbd::RbdError;
 use cinnabar_backend::spec::{Place, SpecError};
 use cinnabar_backend::{BackendSpec, Proof};
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
@@ -122,6 +123,7 @@ fn identity_of(place: &Place) -> Option<Identity> {
             Some(Identity::Inode(metadata.dev(), metadata.ino()))
         }
         Place::Nbd(server) => Some(Identity::Server(server.place())),
+        Place::Rbd(image) => Some(Identity::Server(image.place())),
     }
 }
 
@@ -161,14 +163,15 @@ fn with_source(error: &SpecError) -> String {
 
 fn backend_kind(kind: &DiskErrorKind) -> StartErrorKind {
     match kind {
-        DiskErrorKind::ReadOnly | DiskErrorKind::Server(NbdError::ReadOnly) => {
-            StartErrorKind::BackendReadOnly
-        }
+        DiskErrorKind::ReadOnly
+        | DiskErrorKind::Server(NbdError::ReadOnly)
+        | DiskErrorKind::Rbd(RbdError::SnapReadOnly) => StartErrorKind::BackendReadOnly,
         DiskErrorKind::Empty
         | DiskErrorKind::OddSize(_)
-        | DiskErrorKind::Server(NbdError::Empty | NbdError::OddSize { .. }) => {
-            StartErrorKind::BackendSize
-        }
+        | DiskErrorKind::Server(NbdError::Empty | NbdError::OddSize { .. })
+        | DiskErrorKind::Rbd(RbdError::Empty | RbdError::OddSize(_)) => StartErrorKind::BackendSize,
+        // No time makes these good.
+        DiskErrorKind::Rbd(RbdError::NotBuiltIn | RbdError::NeedsSnap) => StartErrorKind::Settings,
         DiskErrorKind::InUse { .. } => StartErrorKind::BackendInUse,
         DiskErrorKind::Cancelled => StartErrorKind::Cancelled,
         DiskErrorKind::Io { .. } => StartErrorKind::Io,

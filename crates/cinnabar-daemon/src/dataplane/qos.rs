@@ -100,11 +100,17 @@ fn name_of(config: &VolumeConfig, disk: &Disk) -> String {
     match disk.identity() {
         Identity::Server(place) => {
             let spec = BackendSpec::parse(&config.backend, Path::new("/"));
-            let export = match spec.map(|spec| spec.place) {
-                Ok(Place::Nbd(server)) => server.export.len() + 1,
-                _ => 0,
-            };
-            format!("nbd:{}", &place[..place.len().saturating_sub(export)])
+            match spec.map(|spec| spec.place) {
+                Ok(Place::Nbd(server)) => {
+                    let export = server.export.len() + 1;
+                    format!("nbd:{}", &place[..place.len().saturating_sub(export)])
+                }
+                // The pool's OSDs.
+                Ok(Place::Rbd(image)) => {
+                    format!("rbd:{}:{}", image.conf.display(), image.pool)
+                }
+                _ => place,
+            }
         }
         Identity::Inode(..) if disk.kind() == DiskKind::Block => {
             format!("device:{}", disk.path().display())

@@ -8,7 +8,6 @@ use super::background::Task;
 use super::clock::after;
 use super::plane::Plane;
 use cinnabar_backend::Disk;
-use cinnabar_backend::disk::DiskKind;
 use cinnabar_engine::units::Instant;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -56,10 +55,10 @@ impl Plane {
         if std::mem::replace(&mut self.watch.looking, true) {
             return;
         }
-        let serving = self.volumes.iter().filter(|(_, volume)| {
-            // A server tells its size to new connections only.
-            volume.life.serving().is_some() && volume.io.disk.kind() != DiskKind::Server
-        });
+        let serving = self
+            .volumes
+            .iter()
+            .filter(|(_, volume)| volume.life.serving().is_some() && volume.io.disk.tells_size());
         let volumes = serving
             .map(|(key, volume)| (key, volume.io.attachment, Arc::downgrade(&volume.io.disk)))
             .collect();

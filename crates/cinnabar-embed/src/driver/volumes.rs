@@ -165,6 +165,7 @@ impl Driver {
                 .ok()
                 .map(|metadata| Identity::Inode(metadata.dev(), metadata.ino())),
             Place::Nbd(server) => Some(Identity::Server(server.place())),
+            Place::Rbd(image) => Some(Identity::Server(image.place())),
         };
         identity.map_or(Ok(()), |identity| self.check_taken(options, &identity))?;
         let wait = OpenOptions {

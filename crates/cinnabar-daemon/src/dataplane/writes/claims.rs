@@ -57,7 +57,7 @@ fn path_of(config: &VolumeConfig, dir: &Path) -> PathBuf {
     };
     let file = || match backend_place(&config.backend)? {
         Place::File(path) if !is_device(&path) => Some(claim::path_beside(&path)),
-        Place::File(_) | Place::Nbd(_) => None,
+        Place::File(_) | Place::Nbd(_) | Place::Rbd(_) => None,
     };
     let own = config.claim.clone().or_else(file);
     own.unwrap_or_else(|| dir.join(format!("{}.cinnabar-claim", config.name)))

@@ -151,6 +151,7 @@ impl Backend {
                 self.flush(covers);
                 done.proof = Some(self.proof(now, key));
             }
+            IoOp::MakeRoom { .. } => unreachable!("back ends have their room"),
             IoOp::BumpGeneration { held } => {
                 self.generation = self.generation.max(held + 1);
                 done.generation = Some(self.generation);

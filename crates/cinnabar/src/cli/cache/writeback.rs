@@ -75,7 +75,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let spec = parse(&args.to)?;
     let claim = args.claim.clone().or_else(|| match &spec.place {
         Place::File(path) => Some(path_beside(path)),
-        Place::Nbd(_) => None,
+        Place::Nbd(_) | Place::Rbd(_) => None,
     });
     let mut line = Watcher::new();
     let memory = match &args.memory {

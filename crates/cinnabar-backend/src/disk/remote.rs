@@ -1,0 +1,86 @@
+//! Who does the I/O of a disk that the kernel does not: an NBD client or an RBD image.
+
+use super::error::DiskErrorKind;
+use crate::nbd::{self, Sink};
+use crate::port::Task;
+#[cfg(feature = "ceph")]
+use crate::rbd;
+use rustix::io::Errno;
+use std::sync::Arc;
+
+/// See the module.
+#[derive(Debug)]
+pub(crate) enum Remote {
+    /// The client of an NBD server's export.
+    Nbd(nbd::Client),
+    /// An open RBD image.
+    #[cfg(feature = "ceph")]
+    Rbd(rbd::Client),
+}
+
+/// The same of each kind.
+macro_rules! each {
+    ($remote:expr, $client:ident => $what:expr) => {
+        match $remote {
+            Remote::Nbd($client) => $what,
+            #[cfg(feature = "ceph")]
+            Remote::Rbd($client) => $what,
+        }
+    };
+}
+
+impl Remote {
+    /// Takes a task; the sink gets its completion.
+    pub(crate) fn submit(&self, task: Task, sink: Arc<dyn Sink>) {
+        each!(self, client => client.submit(task, sink));
+    }
+
+    /// Flushes, waiting for it.
+    pub(super) fn flush(&self) -> rustix::io::Result<()> {
+        each!(self, client => client.flush())
+    }
+
+    /// Why it is out of reach, if it is.
+    pub(super) fn trouble(&self) -> Option<String> {
+        each!(self, client => client.trouble())
+    }
+
+    /// The failure of a flush that sticks.
+    pub(super) fn failed_flush(&self) -> Option<Errno> {
+        each!(self, client => client.failed_flush())
+    }
+
+    /// See [`Disk::forget_failed_flush`](super::Disk::forget_failed_flush).
+    pub(super) fn forget_failed_flush(&self) {
+        each!(self, client => client.forget_failed_flush());
+    }
+
+    /// Asks how many bytes it has now.
+    pub(super) fn measure(&self) -> Result<u64, DiskErrorKind> {
+        match self {
+            Self::Nbd(client) => client.measure().map_err(DiskErrorKind::Server),
+            #[cfg(feature = "ceph")]
+            Self::Rbd(image) => image.measure().map_err(DiskErrorKind::Rbd),
+        }
+    }
+
+    /// Serves so many bytes from now on.
+    #[cfg_attr(not(feature = "ceph"), expect(unused_variables, reason = "a server is asked again"))]
+    pub(super) fn grow_to(&self, size_bytes: u64) {
+        match self {
+            Self::Nbd(client) => client.renew(),
+            #[cfg(feature = "ceph")]
+            Self::Rbd(image) => image.grow_to(size_bytes),
+        }
+    }
+
+    /// Whether it tells how large it is now without much ado.
+    pub(super) fn tells_size(&self) -> bool {
+        match self {
+            // To new connections only.
+            Self::Nbd(_) => false,
+            #[cfg(feature = "ceph")]
+            Self::Rbd(_) => true,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! The handle of an open image.
+
+use super::error::RbdError;
+use super::mailbox::Mailbox;
+use super::open::{self, Held};
+use super::proof::{Identity, Seen, Step};
+use super::spec::RbdSpec;
+use super::sys::Image;
+use super::worker::Worker;
+use crate::nbd::Sink;
+use crate::port::{Done, FileId, Task};
+use crate::proof::ProofError;
+use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::volume::ProofToken;
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::fd::AsFd;
+use rustix::io::Errno;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
+use std::time::Duration;
+
+/// Longest wait for an image to be closed; then it is left to its thread.
+const CLOSE_WAIT_MAX: Duration = Duration::from_secs(15);
+
+/// An open image; dropping it closes it.
+#[derive(Debug)]
+pub(crate) struct Client {
+    mailbox: Arc<Mailbox>,
+    /// There until it is dropped.
+    image: Option<Arc<Image>>,
+    identity: Identity,
+    held: Held,
+    place: String,
+    size_bytes: Arc<AtomicU64>,
+    /// Comes when the thread is at its end.
+    ended: Mutex<mpsc::Receiver<()>>,
+}
+
+impl Client {
+    /// Connects, opens the image, takes its lock and starts the worker. Blocks for some seconds at
+    /// most, and while `wait` waits for another client's lock, which it is told of.
+    ///
+    /// # Errors
+    /// [`RbdError`], with a hint.
+    pub(crate) fn open(
+        spec: &RbdSpec,
+        read_only: bool,
+        mut wait: impl FnMut(&str) -> bool,
+    ) -> Result<Self, RbdError> {
+        let opened = open::open(spec, read_only, &mut wait)?;
+        let (image, size) = (Arc::new(opened.image), opened.size_bytes);
+        let events =
+            eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(RbdError::Thread)?;
+        // The descriptor outlives the image: it is the worker's, which lets go of the image first.
+        image
+            .announce(events.as_fd())
+            .map_err(|errno| RbdError::Io { during: "completions", errno })?;
+        let mailbox = Arc::new(Mailbox::new().map_err(RbdError::Thread)?);
+        let size_bytes = Arc::new(AtomicU64::new(size));
+        let served = Arc::clone(&size_bytes);
+        let name = spec.image_spec();
+        tracing::info!(image = name, size_bytes = size, "opened an RBD image");
+        let worker = Worker::new(
+            Arc::clone(&image),
+            Arc::clone(&mailbox),
+            events,
+            (name, read_only),
+            Box::new(move || served.load(Relaxed)),
+        );
+        let (end, ended) = mpsc::channel();
+        let thread = std::thread::Builder::new().name("cinnabar-rbd".into());
+        let run = move || {
+            worker.run();
+            drop(end);
+        };
+        thread.spawn(run).map_err(|error| {
+            RbdError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
+        })?;
+        Ok(Self {
+            mailbox,
+            image: Some(image),
+            identity: opened.identity,
+            held: opened.held,
+            place: spec.place(),
+            size_bytes,
+            ended: Mutex::new(ended),
+        })
+    }
+
+    /// What it is, whatever it is called: equal for two names of one place, as far as that can be
+    /// told.
+    pub(crate) fn place(&self) -> &str {
+        &self.place
+    }
+
+    /// Size in bytes when it was opened, or grown.
+    pub(crate) fn size_bytes(&self) -> u64 {
+        self.size_bytes.load(Relaxed)
+    }
+
+    /// Asks how large it is now. No call to the cluster unless it has changed.
+    pub(crate) fn measure(&self) -> Result<u64, RbdError> {
+        self.image().size_bytes().map_err(|errno| RbdError::Io { during: "size", errno })
+    }
+
+    /// So much of it is served from now on.
+    pub(crate) fn grow_to(&self, size_bytes: u64) {
+        self.size_bytes.fetch_max(size_bytes, Relaxed);
+    }
+
+    /// Why it does not answer, if it does not.
+    pub(crate) fn trouble(&self) -> Option<String> {
+        self.mailbox.trouble()
+    }
+
+    /// The failure of a flush that sticks.
+    pub(crate) fn failed_flush(&self) -> Option<Errno> {
+        self.mailbox.failed_flush()
+    }
+
+    /// See [`Disk::forget_failed_flush`](crate::Disk::forget_failed_flush).
+    pub(crate) fn forget_failed_flush(&self) {
+        self.mailbox.forget_failed_flush();
+    }
+
+    /// Takes a task; the sink gets its completion.
+    pub(crate) fn submit(&self, task: Task, sink: Arc<dyn Sink>) {
+        self.mailbox.submit(task, sink);
+    }
+
+    /// Flushes, waiting for it.
+    pub(crate) fn flush(&self) -> rustix::io::Result<()> {
+        let waiter = Arc::new(Waiter::default());
+        self.submit(Task::flush(), Arc::clone(&waiter) as Arc<dyn Sink>);
+        waiter.wait()
+    }
+
+    /// See [`Proof::read_proof`](crate::Proof::read_proof).
+    pub(crate) fn read_proof(&self) -> Result<Option<ProofToken>, ProofError> {
+        match &self.held {
+            Held::Snap(number) => Ok(Some(Seen::Snap(*number).pack(&self.identity))),
+            Held::Image { found, .. } => {
+                let version = self.version_under_lock()?;
+                let seen = version.map(|version| Seen::Image { version, found: *found });
+                Ok(seen.map(|seen| seen.pack(&self.identity)))
+            }
+        }
+    }
+
+    /// See [`Proof::take_proof`](crate::Proof::take_proof): releases the lock, after which nothing
+    /// is written here, and whoever takes it changes the version.
+    pub(crate) fn take_proof(&self) -> Result<Option<ProofToken>, ProofError> {
+        let Held::Image { header, .. } = &self.held else { return self.read_proof() };
+        let Some(found) = self.version_under_lock()? else { return Ok(None) };
+        self.mailbox.release();
+        let noted = open::note_owner(self.image(), header, "", found);
+        let Some(before) = noted.map_err(io("noting the end"))? else { return Ok(None) };
+        self.image().unlock().map_err(io("releasing the lock"))?;
+        let mut cluster = self.image().cluster();
+        let version = cluster.version(header).map_err(io("version of the header"))?;
+        let locker = cluster.locker(header).map_err(io("the lock"))?;
+        let alone = locker.is_none() && Step::One.was_alone(before, version);
+        tracing::debug!(before, version, ?locker, alone, "released");
+        Ok(alone.then(|| Seen::Image { version, found: 0 }.pack(&self.identity)))
+    }
+
+    /// The version of the header, if the lock has been ours all the time. A lock that was lost and
+    /// regained has another cookie.
+    fn version_under_lock(&self) -> Result<Option<u64>, ProofError> {
+        let Held::Image { header, own, .. } = &self.held else { return Ok(None) };
+        let version = {
+            let mut cluster = self.image().cluster();
+            cluster.version(header).map_err(io("version of the header"))?
+        };
+        // Asked after the version: who came before it would have the lock still, or have broken
+        // ours.
+        let locker = self.image().cluster().locker(header).map_err(io("the lock"))?;
+        let has = self.image().has_lock().map_err(io("the lock"))?;
+        Ok((has && locker.as_ref() == Some(own)).then_some(version))
+    }
+
+    fn image(&self) -> &Image {
+        self.image.as_ref().expect("there until it is dropped")
+    }
+}
+
+impl Drop for Client {
+    fn drop(&mut self) {
+        if let Some(image) = self.image.take() {
+            open::set_closing_patience(&image.cluster());
+        }
+        self.mailbox.close();
+        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
+        if ended.recv_timeout(CLOSE_WAIT_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
+            tracing::warn!(image = self.place, "closing it takes long; it is left to its thread");
+        }
+    }
+}
+
+fn io(during: &'static str) -> impl Fn(Errno) -> ProofError {
+    move |errno| ProofError::Io { during, errno }
+}
+
+/// A sink for one task that is waited for.
+#[derive(Default)]
+struct Waiter {
+    result: Mutex<Option<Result<(), Errno>>>,
+    told: Condvar,
+}
+
+impl Waiter {
+    fn wait(&self) -> Result<(), Errno> {
+        let guard = self.result.lock().unwrap_or_else(PoisonError::into_inner);
+        let guard = self.told.wait_while(guard, |result| result.is_none());
+        guard.unwrap_or_else(PoisonError::into_inner).unwrap_or(Err(Errno::IO))
+    }
+}
+
+impl Sink for Waiter {
+    fn done(&self, done: Done) {
+        *self.result.lock().unwrap_or_else(PoisonError::into_inner) = Some(done.result);
+        self.told.notify_all();
+    }
+
+    fn restarted(&self, _: FileId, _: Vec<ByteSpan>, _: bool) {
+        unreachable!("a flush has no data, and only those with data are told")
+    }
+}

@@ -1,0 +1,46 @@
+//! Images of Ceph's RBD as backends, through librbd.
+//!
+//! * [`spec`]: `rbd:pool/image` and what else is written of an image.
+//! * [`error`]: why an image can't be used.
+//! * `sys`: the calls of librados and librbd; the only unsafe code.
+//! * `open`: connecting, opening, measuring, taking the exclusive lock. `owner`: whose lock it was.
+//! * `proof`: by which numbers an image proves that nobody else wrote it.
+//! * `job`: a task of the port's as calls of librbd. `worker`: the thread of an image.
+//!   `mailbox`: how others talk to it. `client`: its handle.
+//!
+//! All but the first two are there with the Cargo feature `ceph` only.
+//!
+//! # What is promised
+//! * Every job ends exactly once, its buffers untouched from then on: librbd holds them until then,
+//!   whatever becomes of the cluster.
+//! * A writable image is held by RBD's exclusive lock for as long as it is open. A client that lost
+//!   the lock serves nothing more of the image, and nothing that is cached of it is believed.
+//! * No thread of the daemon's own calls librbd for I/O: a call that hangs holds up this image alone.
+
+pub mod error;
+pub mod spec;
+
+#[cfg(feature = "ceph")]
+mod client;
+#[cfg(feature = "ceph")]
+mod job;
+#[cfg(feature = "ceph")]
+mod mailbox;
+#[cfg(feature = "ceph")]
+mod open;
+#[cfg(feature = "ceph")]
+mod owner;
+#[cfg(any(feature = "ceph", test))]
+mod proof;
+#[cfg(feature = "ceph")]
+mod sys;
+#[cfg(feature = "ceph")]
+mod worker;
+
+pub use error::RbdError;
+pub use spec::{RbdSpec, RbdSpecError};
+
+#[cfg(feature = "ceph")]
+pub(crate) use client::Client;
+#[cfg(feature = "ceph")]
+pub(crate) use proof::judge;

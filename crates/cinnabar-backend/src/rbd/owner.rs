@@ -1,0 +1,143 @@
+//! Whose an exclusive lock is: what a daemon writes to the header of the image that it locks.
+//!
+//! A daemon that was killed leaves its lock behind. The cluster notices after some 30 s; the next
+//! daemon on the same host can tell at once that the process is gone. It says so of no process that
+//! it can't see: of another boot, which may be another host's, or of another PID namespace.
+
+use std::ffi::CStr;
+use std::fmt;
+
+/// The attribute of the header object.
+pub(super) const NAME: &CStr = c"cinnabar.owner";
+/// Longest text that is looked at, in bytes.
+pub(super) const BYTES_MAX: usize = 512;
+
+/// A process that opened an image.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Owner {
+    /// Its name in the cluster: the number of `client.4123`.
+    pub(super) client: u64,
+    /// Name of the host, for people.
+    host: String,
+    /// The kernel's random id of this boot.
+    boot: String,
+    /// Inode number of the PID namespace.
+    namespace: u64,
+    pid: u32,
+    /// When the process began, in clock ticks since the boot: PIDs come again.
+    began: u64,
+}
+
+impl Owner {
+    /// This process, under its name in the cluster. `None` if `/proc` does not tell.
+    pub(super) fn this(client: u64) -> Option<Self> {
+        let host = line("/proc/sys/kernel/hostname")?;
+        let host: String = host.chars().filter(|c| !c.is_whitespace()).collect();
+        let pid = std::process::id();
+        let (boot, namespace) = here()?;
+        Some(Self { client, host, boot, namespace, pid, began: began(pid)? })
+    }
+
+    /// Whether it is known that the process is gone.
+    pub(super) fn is_dead(&self) -> bool {
+        let Some(here) = here() else { return false };
+        here == (self.boot.clone(), self.namespace) && began(self.pid) != Some(self.began)
+    }
+
+    /// Reads what [`Display`](fmt::Display) wrote.
+    pub(super) fn parse(text: &str) -> Option<Self> {
+        let mut words = text.split(' ');
+        let mut next = |key: &str| words.next()?.strip_prefix(key)?.strip_prefix('=');
+        let owner = Self {
+            client: next("client")?.parse().ok()?,
+            host: next("host")?.to_owned(),
+            boot: next("boot")?.to_owned(),
+            namespace: next("namespace")?.parse().ok()?,
+            pid: next("pid")?.parse().ok()?,
+            began: next("began")?.parse().ok()?,
+        };
+        words.next().is_none().then_some(owner)
+    }
+
+    /// For the message that says who has the image.
+    pub(super) fn describe(&self) -> String {
+        format!("Cinnabar, process {} on host {}", self.pid, self.host.escape_debug())
+    }
+}
+
+impl fmt::Display for Owner {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { client, host, boot, namespace, pid, began } = self;
+        write!(
+            f,
+            "client={client} host={host} boot={boot} namespace={namespace} pid={pid} began={began}"
+        )
+    }
+}
+
+/// What tells this set of processes from all others.
+fn here() -> Option<(String, u64)> {
+    let boot = line("/proc/sys/kernel/random/boot_id")?;
+    let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
+    let namespace = namespace.to_str()?.strip_prefix("pid:[")?.strip_suffix(']')?.parse().ok()?;
+    Some((boot, namespace))
+}
+
+/// When a process began; `None`: there is none. A zombie is none: it does no I/O any more.
+fn began(pid: u32) -> Option<u64> {
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // Behind the name, which may hold blanks and brackets: fields 3 and 22.
+    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+    let state = fields.next()?;
+    if state == "Z" || state == "X" {
+        return None;
+    }
+    fields.nth(18)?.parse().ok()
+}
+
+fn line(path: &str) -> Option<String> {
+    Some(std::fs::read_to_string(path).ok()?.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    #[test]
+    fn an_owner_is_read_as_it_was_written() {
+        let owner = Owner::this(4123).expect("/proc tells");
+        let text = owner.to_string();
+        assert!(text.len() <= BYTES_MAX);
+        assert_eq!(Owner::parse(&text), Some(owner));
+        for other in ["", "client=1", &format!("{text} x"), &text.replace("pid=", "pid=x")] {
+            assert_eq!(Owner::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn only_a_process_that_would_be_seen_is_known_to_be_dead() {
+        let this = Owner::this(1).expect("/proc tells");
+        assert!(!this.is_dead());
+        let mut child = Command::new("sleep").arg("60").stdout(Stdio::null()).spawn().expect("it");
+        let pid = child.id();
+        let other = Owner { pid, began: began(pid).expect("it runs"), ..this.clone() };
+        assert!(!other.is_dead());
+        child.kill().expect("it is killed");
+        // Nobody has waited for it yet, or somebody has: it is gone both times.
+        while began(pid).is_some() {
+            std::thread::yield_now();
+        }
+        assert!(other.is_dead());
+        child.wait().expect("it is gone");
+        assert!(other.is_dead());
+        // Its number was given to another process.
+        assert!(Owner { began: this.began + 1, ..this.clone() }.is_dead());
+        for elsewhere in [
+            Owner { boot: "x".into(), ..other.clone() },
+            Owner { namespace: this.namespace + 1, ..other },
+        ] {
+            assert!(!elsewhere.is_dead(), "{elsewhere}");
+        }
+    }
+}

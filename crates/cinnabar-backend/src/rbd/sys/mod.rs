@@ -1,0 +1,27 @@
+//! librados and librbd: the calls that are used, in safe Rust.
+//!
+//! All unsafe code of this backend is below here. `raw` has the declarations; [`Cluster`] is a
+//! connection with a pool, [`Image`] an open image, on which operations are started and collected.
+//!
+//! Both are `Send` and `Sync`: the libraries' handles may be used from any thread (librbd.h and
+//! librados.h document what may not, and nothing of it is done after a handle is shared).
+
+mod cluster;
+mod image;
+mod raw;
+
+pub(super) use cluster::{Cluster, Locker};
+pub(super) use image::Image;
+
+use rustix::io::Errno;
+use std::ffi::{CString, c_int};
+
+/// A result of the libraries: negative error numbers.
+fn checked(result: c_int) -> Result<c_int, Errno> {
+    if result < 0 { Err(Errno::from_raw_os_error(result.saturating_neg())) } else { Ok(result) }
+}
+
+/// A name for the libraries. Specs and Ceph's own answers hold no zero bytes.
+fn c_text(text: &str) -> Result<CString, Errno> {
+    CString::new(text).map_err(|_| Errno::INVAL)
+}

@@ -1,0 +1,262 @@
+//! The thread of an image: tasks in, calls of librbd out, completions back.
+//!
+//! librados repeats by itself what a lost connection owes, for as long as it takes or as
+//! `give_up_s` says: a cluster that is out of reach shows here by completions that do not come. Another
+//! client that takes the lock shows by an error, which is final: the volume has to be attached again.
+
+use super::job::Job;
+use super::mailbox::{Mailbox, drain};
+use super::sys::Image;
+use crate::nbd::Sink;
+use crate::port::{Extent, FileId, Task, Whole};
+use cinnabar_engine::units::ByteSpan;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Calls under way at once; the others wait here.
+const DEPTH_MAX: usize = 256;
+/// How often it is looked how long the oldest job has waited.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// A job that waits for so long is told of, and again as often.
+const SILENT_AFTER: Duration = Duration::from_secs(10);
+/// An image without any call for so long is read: does the cluster still serve this client?
+const IDLE_LOOK_AFTER: Duration = Duration::from_secs(10);
+
+const LOST: &str = "another client has taken the image's lock, or the cluster has fenced this one off: \
+    nothing of it is served until the volume is removed and added again";
+
+/// See the module.
+pub(super) struct Worker {
+    image: Arc<Image>,
+    mailbox: Arc<Mailbox>,
+    /// Announces completions.
+    events: OwnedFd,
+    /// For the log.
+    name: String,
+    /// All of it is void when the lock is lost.
+    size_bytes: Box<dyn Fn() -> u64 + Send>,
+    read_only: bool,
+    waiting: VecDeque<Box<Job>>,
+    /// Jobs with a call under way: when each came, by number.
+    under_way: BTreeMap<u64, Instant>,
+    next_number: u64,
+    /// Whom to tell that the lock is lost: each port that had a job of data.
+    tellers: Vec<(Arc<dyn Sink>, FileId)>,
+    lost: bool,
+    released: bool,
+    /// When something last completed.
+    heard: Instant,
+    /// The cluster is silent, and that was told.
+    silent: bool,
+    told: Option<Instant>,
+    collected: Vec<(Box<Job>, Result<u64, Errno>)>,
+}
+
+impl Worker {
+    pub(super) fn new(
+        image: Arc<Image>,
+        mailbox: Arc<Mailbox>,
+        events: OwnedFd,
+        (name, read_only): (String, bool),
+        size_bytes: Box<dyn Fn() -> u64 + Send>,
+    ) -> Self {
+        Self {
+            image,
+            mailbox,
+            events,
+            name,
+            size_bytes,
+            read_only,
+            waiting: VecDeque::new(),
+            under_way: BTreeMap::new(),
+            next_number: 0,
+            tellers: Vec::new(),
+            lost: false,
+            released: false,
+            heard: Instant::now(),
+            silent: false,
+            told: None,
+            collected: Vec::new(),
+        }
+    }
+
+    /// Works until the mailbox is closed and nothing is under way.
+    pub(super) fn run(mut self) {
+        loop {
+            let mail = self.mailbox.take();
+            self.released |= mail.released;
+            for (task, sink) in mail.tasks {
+                self.accept(task, sink);
+            }
+            if mail.closed {
+                self.refuse_waiting(Errno::CANCELED);
+                if self.under_way.is_empty() {
+                    break;
+                }
+            }
+            self.start();
+            self.wait();
+            self.collect();
+            self.look();
+        }
+        // The image may be closed here, which takes as long as the cluster does.
+    }
+
+    /// Takes a task, or answers it on the spot.
+    fn accept(&mut self, mut task: Task, sink: Arc<dyn Sink>) {
+        if let Whole::Extents { span } = task.whole() {
+            task.extents = vec![Extent { len: span.len, hole: false }];
+            return sink.done(task.finish(Ok(())));
+        }
+        let job = Box::new(Job::new(task, sink, self.number()));
+        if self.lost {
+            return job.finish(Err(Errno::IO));
+        }
+        if job.writes() && (self.read_only || self.released) {
+            return job.finish(Err(Errno::ROFS));
+        }
+        self.note_teller(&job);
+        self.waiting.push_back(job);
+    }
+
+    fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    /// A port with data of the disk hears of it once, by the name that the disk has there now.
+    fn note_teller(&mut self, job: &Job) {
+        let Some((sink, file)) = job.teller() else { return };
+        match self.tellers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, sink)) {
+            Some((_, known)) => *known = file,
+            None => self.tellers.push((Arc::clone(sink), file)),
+        }
+    }
+
+    /// Starts what waits, as far as there is room.
+    fn start(&mut self) {
+        while self.under_way.len() < DEPTH_MAX
+            && let Some(job) = self.waiting.pop_front()
+        {
+            self.begin(job);
+        }
+    }
+
+    fn begin(&mut self, job: Box<Job>) {
+        if self.under_way.is_empty() {
+            // A silence begins with a call.
+            self.heard = Instant::now();
+        }
+        self.under_way.insert(job.number, job.since);
+        if let Err((job, errno)) = self.image.start(job) {
+            self.under_way.remove(&job.number);
+            self.end(job, Err(errno));
+        }
+    }
+
+    /// Sleeps until there is mail, something has completed, or it is time to look.
+    fn wait(&mut self) {
+        let mut polls = [
+            PollFd::from_borrowed_fd(self.mailbox.bell(), PollFlags::IN),
+            PollFd::new(&self.events, PollFlags::IN),
+        ];
+        let timeout = if self.under_way.is_empty() { IDLE_LOOK_AFTER } else { LOOK_EVERY };
+        let timeout = Timespec::try_from(timeout).expect("seconds");
+        // An error is a signal: what is ready is looked at all the same.
+        let _ready = poll(&mut polls, Some(&timeout));
+    }
+
+    fn collect(&mut self) {
+        drain(&self.events);
+        let mut collected = std::mem::take(&mut self.collected);
+        self.image.collect(&mut collected);
+        if !collected.is_empty() {
+            self.note_answer();
+        }
+        for (mut job, result) in collected.drain(..) {
+            match job.ended(result) {
+                // Its place among those under way stays its own.
+                None if !self.lost => self.begin(job),
+                None => self.end(job, Err(Errno::IO)),
+                Some(result) => self.end(job, result),
+            }
+        }
+        self.collected = collected;
+    }
+
+    /// A job is at its end.
+    fn end(&mut self, job: Box<Job>, mut result: Result<(), Errno>) {
+        self.under_way.remove(&job.number);
+        // EROFS: a write without the lock. ESHUTDOWN: of a client that was fenced off.
+        let is_lost = result == Err(Errno::SHUTDOWN) || job.writes() && result == Err(Errno::ROFS);
+        if is_lost {
+            self.lose();
+            result = Err(Errno::IO);
+        }
+        if job.is_flush() && !self.lost {
+            let failed = result.err().filter(|errno| *errno != Errno::OPNOTSUPP);
+            result = self.mailbox.note_flush(failed).map_or(result, Err);
+        }
+        job.finish(result);
+    }
+
+    /// The image may be another client's: nothing that is known of it holds from now on.
+    fn lose(&mut self) {
+        if std::mem::replace(&mut self.lost, true) {
+            return;
+        }
+        tracing::error!(image = self.name, "{LOST}");
+        self.mailbox.set_trouble(Some(LOST.into()));
+        let all = ByteSpan::new(0, (self.size_bytes)());
+        for (at, (sink, file)) in self.tellers.iter().enumerate() {
+            sink.restarted(*file, vec![all], at == 0);
+        }
+        self.refuse_waiting(Errno::IO);
+    }
+
+    fn refuse_waiting(&mut self, errno: Errno) {
+        for job in self.waiting.drain(..) {
+            job.finish(Err(errno));
+        }
+    }
+
+    fn note_answer(&mut self) {
+        let now = Instant::now();
+        if std::mem::take(&mut self.silent) {
+            let silent_s = (now - self.heard).as_secs_f64();
+            tracing::info!(image = self.name, silent_s, "the cluster answers again");
+            self.mailbox.set_trouble(None);
+        }
+        self.heard = now;
+    }
+
+    /// Looks whether the cluster has been silent for too long, or may have forgotten this client.
+    fn look(&mut self) {
+        let now = Instant::now();
+        let silent = now - self.heard;
+        match self.under_way.values().min() {
+            None if self.lost || silent < IDLE_LOOK_AFTER => {}
+            None => {
+                let look = Box::new(Job::look(self.number()));
+                self.begin(look);
+            }
+            Some(_) if silent < SILENT_AFTER => {}
+            Some(_) => {
+                self.silent = true;
+                let text = format!("the cluster does not answer (for {} s)", silent.as_secs());
+                if self.told.is_none_or(|told| now - told >= SILENT_AFTER) {
+                    self.told = Some(now);
+                    let under_way = self.under_way.len() + self.waiting.len();
+                    tracing::warn!(image = self.name, under_way, "{text}");
+                }
+                if !self.lost {
+                    self.mailbox.set_trouble(Some(text));
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Volumes on RBD images of a throw-away cluster, which all cases share, one at a time.
+
+mod fenced;
+mod load;
+mod refusals;
+mod snapshots;
+mod warm;
+
+use crate::Case;
+use anyhow::{Context, Result, bail, ensure};
+use e2e::ceph::{Cluster, TOOLS};
+use e2e::nbd::Client;
+use e2e::tools::{CEPH, CEPH_MON, CEPH_OSD, FIO, LIBRADOS, LIBRBD};
+use e2e::{Config, Daemon, MIB, Site, Volume};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+const WITH_FIO: &[e2e::tools::Tool] = &[FIO, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS];
+
+pub(crate) const CASES: [Case; 9] = [
+    Case::new("ceph_osd_killed_under_fio", WITH_FIO, load::osd_killed_under_fio),
+    Case::new("ceph_every_operation", TOOLS, load::every_operation),
+    Case::new("ceph_silent_cluster", TOOLS, load::silent_cluster),
+    Case::new("ceph_warm_after_kill_and_stop", TOOLS, warm::after_kill_and_stop),
+    Case::new("ceph_cold_after_another_writer", TOOLS, warm::cold_after_another_writer),
+    Case::new("ceph_mistakes", TOOLS, refusals::mistakes),
+    Case::new("ceph_one_host_writes", TOOLS, refusals::one_host_writes),
+    Case::new("ceph_snapshots_and_growth", TOOLS, snapshots::snapshots_and_growth),
+    Case::new("ceph_fenced_off", TOOLS, fenced::fenced_off),
+];
+
+const DISK: u64 = 32 * MIB;
+const CACHE: u64 = 96 * MIB;
+/// How long anything may take to show.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// The cluster; it ends with this process.
+fn cluster() -> Result<MutexGuard<'static, Option<Cluster>>> {
+    static CLUSTER: Mutex<Option<Cluster>> = Mutex::new(None);
+    // A case that failed leaves it as it is.
+    let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
+    if cluster.is_none() {
+        *cluster = Some(Cluster::start()?);
+    }
+    Ok(cluster)
+}
+
+fn started<'a>(cluster: &'a mut MutexGuard<'static, Option<Cluster>>) -> &'a mut Cluster {
+    cluster.as_mut().expect("it was started")
+}
+
+/// Makes an image of `size` bytes.
+fn image(cluster: &Cluster, name: &str, size: u64) -> Result<()> {
+    cluster.rbd(&["create", name, "--size", &format!("{size}B")]).map(drop)
+}
+
+/// Reading a disk from end to end must not count as a scan that bypasses the cache.
+fn volume(name: &str, backend: &str) -> Volume {
+    Volume::new(name, backend).key("bypass_sequential = \"0\"").key("bypass_large = \"0\"")
+}
+
+fn config(cluster: &Cluster, image: &str) -> Config {
+    Config::new(CACHE).volume(volume("vm1", &cluster.backend(image)))
+}
+
+fn client(site: &Site, name: &str) -> Result<Client> {
+    Client::connect(&site.path(&format!("{name}.sock")), name)
+}
+
+/// Reads a whole volume and compares it.
+fn check(site: &Site, name: &str, expected: &[u8]) -> Result<()> {
+    let mut client = client(site, name)?;
+    for (offset, expected) in (0..).step_by(MIB as usize).zip(expected.chunks(MIB as usize)) {
+        let found = client.read(offset, expected.len())?;
+        let wrong = found.chunks(512).zip(expected.chunks(512)).position(|(a, b)| a != b);
+        ensure!(wrong.is_none(), "{name} differs, first in sector {wrong:?} behind byte {offset}");
+    }
+    Ok(())
+}
+
+/// What the image holds, as another client of the cluster sees it.
+fn contents(cluster: &Cluster, image: &str) -> Result<Vec<u8>> {
+    let path = cluster.folder().join("export");
+    let _none = std::fs::remove_file(&path);
+    let to = path.to_str().context("its path is text")?;
+    cluster.rbd(&["export", "--no-progress", image, to])?;
+    Ok(std::fs::read(path)?)
+}
+
+/// Waits until the status of `vm1` says why it does not serve as it should.
+fn reason(daemon: &Daemon, part: &str) -> Result<String> {
+    let begun = Instant::now();
+    loop {
+        let status = daemon.glance()?;
+        let text = status.volume("vm1")?["reason"].as_str().unwrap_or_default().to_owned();
+        if text.contains(part) {
+            ensure!(!text.contains('\n'), "more than a line: {text}");
+            return Ok(text);
+        }
+        if begun.elapsed() > PATIENCE {
+            bail!("no {part:?} in {}\n{}", status.0, daemon.running.log());
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+}
