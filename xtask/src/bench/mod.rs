@@ -7,6 +7,7 @@ mod compare;
 mod frontends;
 mod hits;
 mod marks;
+mod resize;
 mod restart;
 mod shares;
 mod simulate;
@@ -28,6 +29,8 @@ pub(crate) enum Bench {
     Frontends(frontends::Args),
     /// Guests' writes with crash safety against without, on back ends of 0.1, 1 and 8 ms
     Marks(marks::Args),
+    /// A cache that becomes larger and smaller under load: time, hits that stay, longest read
+    Resize(resize::Args),
     /// Time from start to first reply and to full index, with a cache of 100 GB
     Restart(restart::Args),
     /// The SPC-1-like workload: the engine's own cost, modelled disks with and without a cache, desktops
@@ -108,6 +111,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Compare(args) => compare::run(args),
         Bench::Frontends(args) => frontends::run(args),
         Bench::Marks(args) => marks::run(args),
+        Bench::Resize(args) => resize::run(args),
         Bench::Restart(args) => restart::run(args),
         Bench::Spc1(args) => spc1::run(args),
         Bench::Timed(args) => timed::run(args),

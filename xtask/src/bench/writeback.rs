@@ -31,12 +31,26 @@ pub(crate) struct Args {
     /// Writes in each overload, in MiB: the log has a quarter of that
     #[arg(long, default_value_t = 256)]
     overload_mib: u64,
+    /// Only these parts
+    #[arg(long, value_enum, value_delimiter = ',')]
+    part: Vec<Part>,
     /// One short round: shows that it works, measures nothing
     #[arg(long)]
     quick: bool,
     /// Write the tables to this file, too [default: only to the terminal]
     #[arg(long, value_name = "FILE", hide_default_value = true)]
     output: Option<PathBuf>,
+}
+
+/// What can be run by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Part {
+    /// Writes that are few for the log
+    Bursts,
+    /// Writes that are more than the back end takes
+    Overload,
+    /// Reads past the cache while writes reach the back end
+    Misses,
 }
 
 /// Back ends, and what a write takes there.
@@ -120,9 +134,16 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     let mut text = heading(&format!(
         "4 KiB random writes through fio's nbd engine, median of {rounds} interleaved rounds"
     ))?;
-    text.push_str(&bursts(rounds, seconds)?);
-    text.push_str(&overloads(rounds, overload)?);
-    text.push_str(&misses::table(rounds, seconds)?);
+    let wants = |part| args.part.is_empty() || args.part.contains(&part);
+    if wants(Part::Bursts) {
+        text.push_str(&bursts(rounds, seconds)?);
+    }
+    if wants(Part::Overload) {
+        text.push_str(&overloads(rounds, overload)?);
+    }
+    if wants(Part::Misses) {
+        text.push_str(&misses::table(rounds, seconds)?);
+    }
     println!("{text}");
     if let Some(file) = &args.output {
         std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
