@@ -33,8 +33,6 @@ pub(crate) struct Args {
 /// Parts of the first size, in per cent.
 const READ_PERCENT: u64 = 250;
 const REWRITTEN_PERCENT: u64 = 25;
-/// Each block of *read* holds its own offset.
-const PATTERN: &str = "%o";
 
 /// Reads of some time.
 #[derive(Clone, Copy, Debug)]
@@ -101,26 +99,16 @@ impl Load {
     fn fill(&self) -> Result<()> {
         eprintln!("filling {} MiB", self.read_bytes / MIB);
         let job = Fio::engine("psync").arg("filename", self.site.path("read.raw").display());
-        Self::patterned(job)
-            .arg("rw", "write")
-            .arg("size", self.read_bytes)
-            .arg("bs", "64k")
-            .arg("do_verify", 0)
-            .run()?;
+        let job = patterned(job).arg("rw", "write").arg("size", self.read_bytes);
+        job.arg("do_verify", 0).run()?;
         Ok(())
     }
 
-    fn patterned(job: Fio) -> Fio {
-        job.arg("verify", "pattern").arg("verify_pattern", PATTERN).arg("verify_interval", 4096)
-    }
-
-    fn reader(&self, block: &str) -> Fio {
-        Self::patterned(Fio::nbd(&self.site.uri("read")))
+    fn reader(&self) -> Fio {
+        Fio::nbd(&self.site.uri("read"))
             .arg("rw", "randread")
             .arg("size", self.read_bytes)
-            .arg("bs", block)
             .arg("iodepth", 16)
-            .arg("verify_fatal", 1)
     }
 
     fn rewrite(&self, round: u64) -> Result<()> {
@@ -146,8 +134,10 @@ impl Load {
 
     fn window(&self) -> Result<Window> {
         let before = self.counts()?;
-        let job =
-            self.reader("4k").arg("runtime", self.seconds).flag("time_based").flag("norandommap");
+        let job = patterned(self.reader())
+            .arg("runtime", self.seconds)
+            .flag("time_based")
+            .flag("norandommap");
         let outcome = job.run()?;
         let after = self.counts()?;
         let hit_share = (after.1 - before.1) as f64 / (after.0 - before.0).max(1) as f64;
@@ -157,7 +147,7 @@ impl Load {
     /// All of it, three times: what was missed has earned its place.
     fn warm(&self) -> Result<()> {
         for _ in 0..3 {
-            self.reader("64k").run()?;
+            self.reader().arg("bs", "64k").run()?;
         }
         Ok(())
     }
@@ -201,4 +191,12 @@ impl Load {
         }
         Ok(table.render())
     }
+}
+
+/// Each block holds its own offset.
+fn patterned(job: Fio) -> Fio {
+    job.arg("verify", "pattern")
+        .arg("verify_pattern", "%o")
+        .arg("verify_interval", 4096)
+        .arg("verify_fatal", 1)
 }
