@@ -23,11 +23,11 @@ pub(super) fn check(
     let expected = expected(known);
     // Where an older copy of the superblock has to do, a start believes some behind that.
     let believed = expected.keys().next_back().map_or(0, |last| last + 1);
-    let count = held(superblock).max(believed.min(superblock.geometry.segments));
-    let segments = choose(count, (!options.all).then_some(sample));
+    let there = held(superblock).max(believed.min(superblock.geometry.segments));
+    let segments = choose(there, (!options.all).then_some(sample));
     let may_be_torn = superblock.state == DeviceState::InUse;
     let mut report = LogReport {
-        segments: count.into(),
+        segments: there.into(),
         segments_checked: segments.len() as u64,
         data_checked: options.all,
         ..LogReport::default()
