@@ -46,7 +46,9 @@ pub fn write(disk: &Disk, superblocks: &[Superblock]) -> Result<(), DiskError> {
         copies[(offset / BLOCK_BYTES) as usize] = page;
         disk.write_pages(start, &copies)?;
     }
-    let capacity_blocks: u64 = superblocks.iter().map(|s| s.geometry.capacity_blocks()).sum();
+    let capacity =
+        |superblock: &Superblock| superblock.geometry.blocks_of(superblock.segments_used);
+    let capacity_blocks: u64 = superblocks.iter().map(capacity).sum();
     let regions = superblocks.len();
     tracing::info!(path = %disk.path().display(), capacity_blocks, regions, "formatted the cache device");
     Ok(())

@@ -110,9 +110,32 @@ pub const fn has_data(kind: RecordKind) -> bool {
     matches!(kind, RecordKind::Clean | RecordKind::Written | RecordKind::Dirty)
 }
 
+/// Segments that may have chunks: behind them there is no room, or what reads as anything.
+pub fn held(superblock: &Superblock) -> u32 {
+    superblock.segments_used.max(superblock.segments_room).min(superblock.geometry.segments)
+}
+
 /// The segments to look at: all of `count`, or at most `sample` evenly spread.
 pub fn choose(count: u32, sample: Option<u32>) -> Vec<u32> {
     let wanted = sample.unwrap_or(count).clamp(1, count.max(1)).min(count);
     let spread = |index: u32| u64::from(index) * u64::from(count) / u64::from(wanted);
     (0..wanted).map(|index| spread(index) as u32).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cinnabar_engine::metadata::superblock::Geometry;
+
+    #[test]
+    fn of_a_cache_that_could_be_larger_only_what_has_room_is_looked_at() {
+        let geometry = Geometry::for_device(128 << 20).expect("a good size");
+        let all = Superblock::format_all([1; 16], geometry).remove(0);
+        assert_eq!(held(&all), geometry.segments);
+        let mut smaller = all.with_segments(20);
+        assert_eq!(held(&smaller), 20);
+        // What an interrupted resize left is looked at, too.
+        smaller.segments_room = 30;
+        assert_eq!(choose(held(&smaller), None), (0..30).collect::<Vec<_>>());
+    }
 }

@@ -151,7 +151,7 @@ pub struct JournalReport {
 /// The log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LogReport {
-    /// Segments there are.
+    /// Segments that may hold chunks: those in use, and those that still have room.
     pub segments: u64,
     /// Segments looked at.
     pub segments_checked: u64,

@@ -5,6 +5,7 @@
 
 use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
+use super::resize::RoomAsked;
 use super::watch::Sizes;
 use super::writes::{Claims, Known, Subject};
 use cinnabar_backend::disk::{Disk, DiskError, OpenOptions};
@@ -48,8 +49,8 @@ pub(super) enum Task {
     },
     /// Ask how large these disks are now.
     Measure { cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)> },
-    /// Whether the file system of the cache has room for so many bytes of it.
-    AskRoom { disk: Weak<Disk>, bytes: u64, segments: u32, answer: AnswerTo<()> },
+    /// Whether the file system of the cache has room for it to grow.
+    AskRoom(RoomAsked),
     /// Find out how large a volume's disk is now, and prove it as it stands.
     Grow { volume: usize, attachment: u64, disk: Weak<Disk>, answer: AnswerTo<u64> },
     /// Make the claim of a volume that joins the write log durable.
@@ -103,12 +104,7 @@ pub(super) enum Finished {
         result: Result<Box<OpenedDevice>, CommandError>,
     },
     Measured(Sizes),
-    RoomKnown {
-        disk: Weak<Disk>,
-        segments: u32,
-        result: Result<(), DiskError>,
-        answer: AnswerTo<()>,
-    },
+    RoomKnown(RoomAsked, Result<(), DiskError>),
     Grown {
         volume: usize,
         attachment: u64,
@@ -166,7 +162,7 @@ impl Background {
         if task.is_urgent() {
             self.urgent += 1;
             self.spawn(task);
-        } else if matches!(task, Task::Measure { .. } | Task::AskRoom { .. }) {
+        } else if matches!(task, Task::Measure { .. } | Task::AskRoom(_)) {
             self.spawn(task);
         } else if matches!(task, Task::OpenDevice { .. }) {
             self.devices += 1;
@@ -201,7 +197,7 @@ impl Background {
     fn count(&mut self, finished: &Finished) {
         if finished.is_urgent() {
             self.urgent -= 1;
-        } else if matches!(finished, Finished::Measured(_) | Finished::RoomKnown { .. }) {
+        } else if matches!(finished, Finished::Measured(_) | Finished::RoomKnown(..)) {
             // Not counted: nobody waits for it, a stop neither.
         } else if matches!(finished, Finished::DeviceOpened { .. }) {
             self.devices -= 1;
@@ -322,8 +318,9 @@ impl Task {
                 Finished::DeviceOpened { id, result }
             }
             Self::Measure { cache, volumes } => Finished::Measured(measure(cache, volumes)),
-            Self::AskRoom { disk, bytes, segments, answer } => {
-                Finished::RoomKnown { result: ask_room(&disk, bytes), disk, segments, answer }
+            Self::AskRoom(asked) => {
+                let result = ask_room(&asked);
+                Finished::RoomKnown(asked, result)
             }
             Self::Grow { volume, attachment, disk, answer } => {
                 let result = grown(&disk);
@@ -353,8 +350,11 @@ fn proved(disk: Arc<Disk>) -> Result<Option<ProofToken>, ProofError> {
 }
 
 /// One that is gone refuses nothing: the loop knows.
-fn ask_room(disk: &Weak<Disk>, bytes: u64) -> Result<(), DiskError> {
-    disk.upgrade().map_or(Ok(()), |disk| disk.check_room(bytes))
+fn ask_room(asked: &RoomAsked) -> Result<(), DiskError> {
+    let Some(disk) = asked.disk.upgrade() else { return Ok(()) };
+    #[cfg(test)]
+    super::tests::resizing::file_system(disk.path(), asked.bytes)?;
+    disk.check_room(asked.bytes)
 }
 
 /// One that can't be asked is passed over: its own I/O tells.

@@ -81,8 +81,8 @@ impl Plane {
                 Finished::DeviceOpened { id, result } => self.device_opened(id, result),
                 Finished::Entrusted(result) => self.entrusted(result),
                 Finished::Measured(sizes) => self.looked(&sizes),
-                Finished::RoomKnown { disk, segments, result, answer } => {
-                    self.room_known(&disk, segments, result, answer);
+                Finished::RoomKnown(asked, result) => {
+                    self.room_known(asked, result);
                 }
                 Finished::Claimed { subject, result } => self.claimed(now, subject, result),
                 Finished::Unclaimed(subject) => self.unclaimed(now, subject),

@@ -50,7 +50,7 @@ pub(super) fn open_configured(
     let work = move || {
         let cache = open_cache(&device, &wanted)?;
         let size = configured_size(&config_of, cache.disk.kind());
-        let superblocks = format::superblocks_for(&cache, shards, size);
+        let superblocks = format::superblocks_for(&cache, shards, size, config_of.size_max_bytes);
         Ok((cache, superblocks))
     };
     let bound = silence_max(config.device_timeout);
@@ -133,7 +133,7 @@ pub(super) fn open_new(
         let hint = "--format reformats it; what it caches now is lost";
         return Err(what(CommandErrorKind::Invalid, message, hint));
     }
-    let superblocks = format::superblocks_for(&cache, Some(shards), None)
+    let superblocks = format::superblocks_for(&cache, Some(shards), None, None)
         .map_err(|error| super::control::command_error(&error))?;
     format::format(&cache.disk, &superblocks)
         .map_err(|error| super::control::command_error(&error))?;

@@ -23,11 +23,12 @@ pub(super) fn first_room(config: &CacheConfig) -> Option<Vec<Range<u64>>> {
 }
 
 /// The superblocks that are there, or those of a fresh format with so many shards, not written yet; of
-/// `size` bytes, if it is to have fewer than it is made for.
+/// `size` bytes, if it is to have fewer than it is made for, and for at most `max`.
 pub(super) fn superblocks_for(
     cache: &CacheDisk,
     shards: Option<u32>,
     size: Option<u64>,
+    max: Option<u64>,
 ) -> Result<Vec<Superblock>, StartError> {
     let disk = &cache.disk;
     match &cache.contents {
@@ -45,7 +46,8 @@ pub(super) fn superblocks_for(
             })
         }
         Contents::Blank => {
-            let all = disk.size_bytes();
+            // A file has this size already, a block device its own.
+            let all = disk.size_bytes().min(max.unwrap_or(u64::MAX));
             let shards = shards.unwrap_or_else(|| Geometry::shards_for(all));
             let wrong = |error: GeometryError, hint: &str| {
                 let message = with_path("cache device", disk.path(), &error);
@@ -72,4 +74,33 @@ pub(super) fn format(disk: &Disk, superblocks: &[Superblock]) -> Result<(), Star
         let message = format!("cache device {error}");
         StartError::new(StartErrorKind::Io, Subject::Cache, message, "see the kernel log (dmesg)")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use cinnabar_backend::disk::{CacheOptions, open_cache};
+
+    /// As of a block device, whose own size is another one.
+    #[test]
+    fn a_device_is_made_for_its_largest_size_and_not_for_all_there_is() {
+        const MIB: u64 = 1 << 20;
+        let folder = tempfile::tempdir().expect("a folder");
+        let options = CacheOptions { size_bytes: Some(256 * MIB), ..CacheOptions::default() };
+        let cache = open_cache(&folder.path().join("cache"), &options).expect("a new file");
+        let made = |size: u64, max: Option<u64>| {
+            let made = superblocks_for(&cache, Some(2), Some(size * MIB), max.map(|max| max * MIB));
+            made.map(|superblocks| {
+                let Superblock { geometry, segments_used, .. } = superblocks[0];
+                let used = geometry.used_bytes(segments_used);
+                assert!(used <= size * MIB && used > (size - 4) * MIB, "{used}");
+                geometry.device_bytes().div_ceil(8 * MIB) * 8
+            })
+        };
+        assert_eq!(made(64, Some(128)), Ok(128));
+        assert_eq!(made(64, None), Ok(256));
+        assert_eq!(made(64, Some(1 << 20)), Ok(256), "there is no more");
+        let error = made(160, Some(128)).expect_err("it is more than the largest size");
+        assert_eq!(error.kind, StartErrorKind::CacheSize);
+    }
 }

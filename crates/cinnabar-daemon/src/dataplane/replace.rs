@@ -17,6 +17,7 @@ use super::device_life::busy;
 use super::plane::Plane;
 use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress};
 use cinnabar_backend::generations::StateError;
+use cinnabar_config::units::write_size;
 use cinnabar_driver::DevicePhase;
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_engine::plan::{Plan, VolumePlan};
@@ -166,9 +167,12 @@ impl Plane {
             self.cache.replacements += 1;
             let capacity_blocks = self.capacity_blocks();
             let path = self.cache.path.display();
+            // A size that is smaller would have it shrink at the next start.
             tracing::info!(
                 %path, capacity_blocks,
-                "the cache device was replaced (hint: name it in the configuration, too)"
+                "the cache device was replaced (hint: name it in the configuration, too, and as its \
+                 size {})",
+                write_size(self.cache.used_bytes().next_multiple_of(1 << 20))
             );
             self.adopt_shares();
             self.await_load(now);

@@ -9,18 +9,34 @@ use super::background::Task;
 use super::control::{PendingCommand, failed};
 use super::plane::Plane;
 use cinnabar_backend::disk::{Disk, DiskError, DiskKind};
-use cinnabar_config::units::show_size;
+use cinnabar_config::units::{show_size, write_size};
 use cinnabar_driver::DevicePhase;
 use cinnabar_engine::metadata::superblock::{Geometry, GeometryError, Superblock};
 use cinnabar_engine::{Command, Failure, IoError};
 use cinnabar_messages::{AnswerTo, CacheConfig, CommandError, CommandErrorKind, SizeStatus};
 use std::sync::{Arc, Weak};
 
+/// Questions to a file system that are not answered: each keeps a thread.
+const ASKED_MAX: usize = 8;
+
+/// A question to the file system of the cache: whether there is room for it to grow.
+pub(super) struct RoomAsked {
+    /// The device as it was then.
+    pub(super) disk: Weak<Disk>,
+    /// The size that is wanted.
+    pub(super) bytes: u64,
+    /// The last resize that had begun by then: a later one is not overtaken.
+    number: u64,
+    /// Of the operator; `None`: it is the size that the configuration says.
+    answer: Option<AnswerTo<()>>,
+}
+
 /// The size of the device in use.
 #[derive(Debug)]
 pub(super) struct CacheSize {
     geometry: Geometry,
-    /// Segments of each shard: wanted, and those that the last resize left that came to its end.
+    /// Segments of each shard: wanted, and those that the last resize left that came to its end; the
+    /// fewest of any shard, which take no room that is not there.
     segments: u32,
     before: u32,
     /// Not all superblocks say so yet.
@@ -28,6 +44,8 @@ pub(super) struct CacheSize {
     /// Which resize this is.
     number: u64,
     under_way: bool,
+    /// Questions whether there is room that are not answered yet.
+    asked: usize,
     /// Why the last one has failed, or empty.
     failed: String,
 }
@@ -41,10 +59,11 @@ impl CacheSize {
         Self {
             geometry: superblocks[0].geometry,
             segments,
-            before: segments,
+            before: superblocks.iter().map(|s| s.segments_used).min().expect("a region"),
             uneven,
             number: 0,
             under_way: false,
+            asked: 0,
             failed: String::new(),
         }
     }
@@ -76,28 +95,69 @@ impl Plane {
     pub(super) fn plan_size(&mut self, config: &CacheConfig, superblocks: &[Superblock]) {
         let mut size = CacheSize::of(superblocks);
         let kind = self.cache.disk().map_or(DiskKind::File, Disk::kind);
-        if let Some(bytes) = configured_size(config, kind) {
-            match size.geometry.segments_for(bytes) {
-                Ok(segments) => size.segments = segments,
-                Err(error) => {
-                    let error = wrong_size(&size.geometry, error);
-                    tracing::warn!(
-                        path = %self.cache.path.display(), reason = %error,
-                        "the cache keeps its size (hint: {})", error.hint
-                    );
-                }
+        let wanted = configured_size(config, kind).map(|bytes| size.geometry.segments_for(bytes));
+        match wanted {
+            Some(Err(error)) => {
+                let error = wrong_size(&size.geometry, kind, error);
+                let path = self.cache.path.display();
+                tracing::warn!(
+                    %path, reason = %error, "the cache keeps its size (hint: {})", error.hint
+                );
             }
+            Some(Ok(segments)) => {
+                size.segments = segments;
+                self.warn_of_max(config, &size.geometry, kind);
+            }
+            None => {}
         }
         self.crew.capacity_blocks = size.capacity_blocks();
         self.cache.size = Some(size);
     }
 
-    /// The device is in use: it gets the size that was planned.
-    pub(super) fn take_planned_size(&mut self) {
-        let Some(size) = &self.cache.size else { return };
-        if self.cache.disk().is_some() && (size.uneven || size.segments != size.before) {
-            self.begin_resize(size.segments);
+    /// A `size_max` that a device was not made for would be waited for in vain. A block device may be
+    /// smaller: then it can't be made for more.
+    fn warn_of_max(&self, config: &CacheConfig, geometry: &Geometry, kind: DiskKind) {
+        let most = self.cache.disk().filter(|_| kind != DiskKind::File).map(Disk::size_bytes);
+        let max = config.size_max_bytes.map(|max| max.min(most.unwrap_or(u64::MAX)));
+        if let Some(Err(error @ GeometryError::TooLarge { .. })) =
+            max.map(|max| geometry.segments_for(max))
+        {
+            let error = wrong_size(geometry, kind, error);
+            let path = self.cache.path.display();
+            tracing::warn!(
+                %path, reason = %error, "size_max does not count yet (hint: {})", error.hint
+            );
         }
+    }
+
+    /// The device is in use: it gets the size that was planned, if there is room.
+    pub(super) fn take_planned_size(&mut self) {
+        let disk = self.cache.shared().map(Arc::downgrade);
+        let (Some(size), Some(disk)) = (&mut self.cache.size, disk) else { return };
+        let (segments, before) = (size.segments, size.before);
+        if segments > before {
+            size.under_way = true;
+            return self.ask_room(disk, segments, None);
+        }
+        if segments < before {
+            let (from, to) = (size.geometry.used_bytes(before), size.used_bytes());
+            tracing::warn!(
+                path = %self.cache.path.display(),
+                "the cache shrinks from {} to {} as configured (size), and drops what does not fit \
+                 (hint: if that is not meant, `cinnabar cache resize {}` keeps the rest; correct size)",
+                show_size(from), show_size(to), write_size(from)
+            );
+        }
+        if size.uneven || segments != before {
+            self.begin_resize(segments);
+        }
+    }
+
+    fn ask_room(&mut self, disk: Weak<Disk>, segments: u32, answer: Option<AnswerTo<()>>) {
+        let Some(size) = &mut self.cache.size else { return };
+        size.asked += 1;
+        let (bytes, number) = (size.geometry.used_bytes(segments), size.number);
+        self.background.start(Task::AskRoom(RoomAsked { disk, bytes, number, answer }));
     }
 
     /// An operator wants another size.
@@ -107,14 +167,16 @@ impl Plane {
             Err(error) => return drop(answer.send(Err(error))),
         };
         let size = self.cache.size.as_ref().expect("it has a size");
-        let grows = segments > size.segments;
-        let bytes = size.geometry.used_bytes(segments);
-        match self.cache.shared() {
-            // A file system may be full, and asking it may take long.
-            Some(disk) if grows => {
-                let disk = Arc::downgrade(disk);
-                self.background.start(Task::AskRoom { disk, bytes, segments, answer });
+        // Of one that is under way it is not known what has room.
+        let grows = segments > size.segments.min(size.before);
+        match self.cache.shared().map(Arc::downgrade) {
+            Some(_) if grows && size.asked >= ASKED_MAX => {
+                let message = "the file system of the cache does not answer whether it has room";
+                let hint = "see the kernel log (dmesg)";
+                let _ = answer.send(Err(CommandError::new(CommandErrorKind::Busy, message, hint)));
             }
+            // A file system may be full, and asking it may take long.
+            Some(disk) if grows => self.ask_room(disk, segments, Some(answer)),
             _ => {
                 self.begin_resize(segments);
                 let _ = answer.send(Ok(()));
@@ -122,26 +184,60 @@ impl Plane {
         }
     }
 
-    /// It is known whether there is room for a cache that grows.
-    pub(super) fn room_known(
-        &mut self,
-        disk: &Weak<Disk>,
-        segments: u32,
-        result: Result<(), DiskError>,
-        answer: AnswerTo<()>,
-    ) {
-        let result = match result {
-            _ if self.stop.is_some() || !self.cache.is(disk) => Err(CommandError::gone()),
-            Ok(()) => {
-                self.begin_resize(segments);
-                Ok(())
+    /// It is known whether there is room for a cache that grows. Much may have happened meanwhile.
+    pub(super) fn room_known(&mut self, asked: RoomAsked, result: Result<(), DiskError>) {
+        let is_this = self.cache.is(&asked.disk);
+        let size = self.cache.size.as_mut().filter(|_| is_this);
+        let number = size.map(|size| {
+            size.asked -= 1;
+            size.number
+        });
+        let overtaken = number.is_some_and(|number| number != asked.number);
+        let leaves = self.cache.life.phase() == DevicePhase::LettingGo;
+        let gone = self.stop.is_some() || number.is_none() || leaves;
+        let Some(answer) = asked.answer else {
+            if !gone && !overtaken {
+                self.room_known_at_start(asked.bytes, result);
             }
-            Err(error) => {
+            return;
+        };
+        if answer.is_closed() {
+            // It was told that this took too long, or does not want to know.
+            return;
+        }
+        let result = if gone {
+            Err(CommandError::gone())
+        } else if overtaken {
+            let hint = "`cinnabar status` shows the size";
+            let message = "another resize has taken its place";
+            Err(CommandError::new(CommandErrorKind::Busy, message, hint))
+        } else {
+            let room = result.map_err(|error| {
                 let message = format!("cache device {error}");
-                Err(CommandError::new(CommandErrorKind::Limit, message, error.hint()))
-            }
+                CommandError::new(CommandErrorKind::Limit, message, error.hint())
+            });
+            room.and_then(|()| self.segments_of(asked.bytes))
+                .map(|segments| self.begin_resize(segments))
         };
         let _ = answer.send(result);
+    }
+
+    /// The same of the size that the configuration says.
+    fn room_known_at_start(&mut self, bytes: u64, result: Result<(), DiskError>) {
+        let Some(size) = &mut self.cache.size else { return };
+        let (segments, before, uneven) = (size.segments, size.before, size.uneven);
+        assert_eq!(size.geometry.used_bytes(segments), bytes, "no other resize has come");
+        match result {
+            Ok(()) => self.begin_resize(segments),
+            Err(error) => {
+                size.under_way = false;
+                if uneven {
+                    // For as much as each has there is room.
+                    self.begin_resize(before);
+                }
+                self.keep_size(&error.to_string(), error.hint());
+            }
+        }
     }
 
     /// The segments of a size that the cache can have.
@@ -157,9 +253,10 @@ impl Plane {
             return wrong("no cache device is in use", "`cinnabar status` says why");
         };
         let segments = size.geometry.segments_for(bytes);
-        let segments = segments.map_err(|error| wrong_size(&size.geometry, error))?;
-        self.check_minimums(size.blocks_of(segments)).map_err(|problem| {
-            let hint = "choose a larger size, or lower a share_min";
+        let kind = self.cache.disk().map_or(DiskKind::File, Disk::kind);
+        let segments = segments.map_err(|error| wrong_size(&size.geometry, kind, error))?;
+        self.check_capacity(size.blocks_of(segments)).map_err(|problem| {
+            let hint = "choose another size, or change share_min or share_max";
             CommandError::new(CommandErrorKind::Invalid, problem, hint)
         })?;
         Ok(segments)
@@ -185,11 +282,11 @@ impl Plane {
             return;
         };
         size.under_way = false;
-        let path = self.cache.path.display();
         match result {
             Ok(()) => {
                 size.before = size.segments;
                 let bytes = show_size(size.geometry.used_bytes(size.segments));
+                let path = self.cache.path.display();
                 tracing::info!(%path, size = bytes, "the cache has another size");
             }
             // A stop: the next start goes on with it.
@@ -207,22 +304,32 @@ impl Plane {
                     }
                     failure => failed("resizing the cache", failure).message,
                 };
-                tracing::warn!(%path, reason = why, "the cache keeps its size");
-                (size.failed, size.segments) = (why, size.before);
-                let capacity_blocks = size.capacity_blocks();
-                if self.cache.disk().is_some() {
-                    self.crew.capacity_blocks = capacity_blocks;
-                }
-                self.adopt_shares();
+                self.keep_size(&why, "see the status, and choose another size");
             }
         }
     }
 
+    /// It could not be done: the size is the one before.
+    fn keep_size(&mut self, why: &str, hint: &str) {
+        let Some(size) = &mut self.cache.size else { return };
+        why.clone_into(&mut size.failed);
+        size.segments = size.before;
+        let capacity_blocks = size.capacity_blocks();
+        let (path, kept) = (self.cache.path.display(), show_size(self.cache.used_bytes()));
+        tracing::warn!(%path, reason = why, size = kept, "the cache keeps its size (hint: {hint})");
+        if self.cache.disk().is_some() {
+            self.crew.capacity_blocks = capacity_blocks;
+        }
+        self.adopt_shares();
+    }
+
     /// For the status.
     pub(super) fn size_status(&self) -> SizeStatus {
-        let (Some(size), Some(_)) = (&self.cache.size, self.cache.disk()) else {
-            return SizeStatus::default();
-        };
+        let Some(size) = &self.cache.size else { return SizeStatus::default() };
+        if self.cache.disk().is_none() {
+            // It may have been lost because of that, or amid a resize.
+            return SizeStatus { failed: size.failed.clone(), ..SizeStatus::default() };
+        }
         let resizing = size.under_way.then(|| size.geometry.used_bytes(size.segments));
         let now = if size.under_way { size.before } else { size.segments };
         SizeStatus {
@@ -236,7 +343,7 @@ impl Plane {
 }
 
 /// A size that the device can't have, in an operator's words.
-pub(super) fn wrong_size(geometry: &Geometry, error: GeometryError) -> CommandError {
+fn wrong_size(geometry: &Geometry, kind: DiskKind, error: GeometryError) -> CommandError {
     let (message, hint) = match error {
         GeometryError::TooSmall { got, min } => (
             format!("{} is too small for this cache", show_size(got)),
@@ -248,9 +355,18 @@ pub(super) fn wrong_size(geometry: &Geometry, error: GeometryError) -> CommandEr
                 show_size(geometry.device_bytes()),
                 show_size(got)
             ),
-            "set size_max in the configuration, stop the daemon and remove the file: the next start \
-             makes it for that size, and it is cold"
-                .to_owned(),
+            match kind {
+                DiskKind::File => {
+                    "size_max of the configuration counts when the file is made: set it, stop the daemon \
+                     and remove the file; the next start makes it for that size, and it is cold"
+                }
+                _ => {
+                    "size_max of the configuration counts when the device is formatted: set it, stop the \
+                     daemon and empty the device (`blkdiscard -z DEVICE`); the next start formats it \
+                     for that size, and it is cold"
+                }
+            }
+            .to_owned(),
         ),
     };
     CommandError::new(CommandErrorKind::Invalid, message, hint)

@@ -17,6 +17,16 @@ fn shares_of(config: &VolumeConfig, capacity: u64) -> (u64, u64) {
     (config.share_min.blocks(capacity), if max >= capacity { u64::MAX } else { max })
 }
 
+/// The smallest share in blocks, of a cache of so many, if it is not more than the largest.
+fn minimum_of(config: &VolumeConfig, capacity: u64) -> Result<u64, String> {
+    match shares_of(config, capacity) {
+        (min, max) if min > max => {
+            Err(format!("share_min is more than share_max ({min} and {max} blocks)"))
+        }
+        (min, _) => Ok(min),
+    }
+}
+
 fn check_sum(sum: u64, capacity: u64) -> Result<(), String> {
     if sum <= capacity * SHARES_MIN_PERCENT / 100 {
         return Ok(());
@@ -33,10 +43,17 @@ impl Plane {
         shares_of(config, self.capacity_blocks())
     }
 
-    /// Refuses a capacity in blocks in which the minimums of all volumes can't be kept; says why.
-    pub(super) fn check_minimums(&self, capacity: u64) -> Result<(), String> {
-        let minimums = self.volumes.iter().map(|(_, volume)| shares_of(&volume.config, capacity).0);
-        check_sum(minimums.sum(), capacity)
+    /// Refuses a capacity in blocks in which the shares of all volumes can't be kept, and with which a
+    /// start would fail therefore; says why. Those that wait for their backend count, too.
+    pub(super) fn check_capacity(&self, capacity: u64) -> Result<(), String> {
+        let served = self.volumes.iter().map(|(_, volume)| &volume.config);
+        let absent = self.absents.all(self.lane.clock.now()).map(|(config, _, _)| config);
+        let mut sum = 0;
+        for config in served.chain(absent) {
+            sum += minimum_of(config, capacity)
+                .map_err(|problem| format!("volume {}: {problem}", config.name))?;
+        }
+        check_sum(sum, capacity)
     }
 
     /// Targets of volumes, in blocks, take effect together. Those that lose theirs come first: so there
@@ -82,18 +99,12 @@ impl Plane {
         except: Option<usize>,
     ) -> Result<(), StartError> {
         let capacity = self.capacity_blocks();
-        let (min, max) = self.shares(config);
+        let min = minimum_of(config, capacity);
         let others = self.volumes.iter().filter(|(key, _)| Some(*key) != except);
-        let sum: u64 = others.map(|(_, volume)| self.shares(&volume.config).0).sum::<u64>() + min;
-        let problem = if min > max {
-            format!("share_min is more than share_max ({min} and {max} blocks)")
-        } else if let Err(problem) = check_sum(sum, capacity) {
-            problem
-        } else {
-            return Ok(());
-        };
-        let subject = Subject::Volume(config.name.clone());
-        let hint = "lower a share_min";
-        Err(StartError::new(StartErrorKind::Settings, subject, problem, hint))
+        let sum: u64 = others.map(|(_, volume)| self.shares(&volume.config).0).sum();
+        min.and_then(|min| check_sum(sum + min, capacity)).map_err(|problem| {
+            let subject = Subject::Volume(config.name.clone());
+            StartError::new(StartErrorKind::Settings, subject, problem, "lower a share_min")
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! The log: are the chunks there that the checkpoint knows, and their data what they were?
 
 use super::{CheckOptions, Findings, Index, SEGMENTS_SAMPLED};
-use crate::chunks::{Found, Walker, choose, has_data};
+use crate::chunks::{Found, Walker, choose, has_data, held};
 use crate::report::LogReport;
 use crate::{Source, Watch};
 use cinnabar_engine::metadata::journal::Record;
@@ -20,11 +20,14 @@ pub(super) fn check(
 ) -> LogReport {
     // All shards together.
     let sample = (SEGMENTS_SAMPLED / superblock.geometry.shards).max(1);
-    let segments = choose(superblock.geometry.segments, (!options.all).then_some(sample));
     let expected = expected(known);
+    // Where an older copy of the superblock has to do, a start believes some behind that.
+    let believed = expected.keys().next_back().map_or(0, |last| last + 1);
+    let there = held(superblock).max(believed.min(superblock.geometry.segments));
+    let segments = choose(there, (!options.all).then_some(sample));
     let may_be_torn = superblock.state == DeviceState::InUse;
     let mut report = LogReport {
-        segments: u64::from(superblock.geometry.segments),
+        segments: there.into(),
         segments_checked: segments.len() as u64,
         data_checked: options.all,
         ..LogReport::default()

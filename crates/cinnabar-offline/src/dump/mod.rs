@@ -225,7 +225,7 @@ fn log(
     watch: &mut dyn Watch,
     emit: Emit<'_>,
 ) -> ControlFlow<()> {
-    let segments = chunks::choose(superblock.geometry.segments, None);
+    let segments = chunks::choose(chunks::held(superblock), None);
     let mut flow = ControlFlow::Continue(());
     chunks::Walker::new(source, superblock, false).walk(&segments, watch, &mut |segment, found| {
         flow = found.iter().try_for_each(|chunk| {

@@ -181,7 +181,7 @@ fn names_are_one_segment_of_a_path() {
     assert_eq!(escape("a b?c%ü"), "a%20b%3Fc%25%C3%BC");
 }
 
-fn sample(reads: u64) -> DataStatus {
+pub(super) fn sample(reads: u64) -> DataStatus {
     let input = cinnabar_config::VolumeInput {
         name: "vm1".into(),
         backend: "file:/srv/vm1.raw".into(),

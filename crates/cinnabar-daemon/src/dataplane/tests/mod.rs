@@ -13,7 +13,7 @@ mod paused;
 mod qos;
 mod renewal;
 mod replacing;
-mod resizing;
+pub(super) mod resizing;
 mod rig;
 mod serving;
 mod silent;

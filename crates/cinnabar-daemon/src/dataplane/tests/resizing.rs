@@ -1,11 +1,24 @@
 //! `cache resize`, and the size that the configuration says at each start.
 
 use super::rig::{MIB, Rig, SIZE, pattern};
+use cinnabar_backend::disk::{DiskError, DiskErrorKind};
 use cinnabar_messages::{
     CommandError, CommandErrorKind, DataStatus, IoMode, Message, Share, State,
 };
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::time::Duration;
+
+/// What the file system says, or that it says nothing, as files beside the cache have it.
+pub(in crate::dataplane) fn file_system(cache: &Path, bytes: u64) -> Result<(), DiskError> {
+    while cache.with_extension("silent").exists() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    if cache.with_extension("full").exists() {
+        return Err(DiskError { path: cache.to_owned(), kind: DiskErrorKind::NoSpace(bytes) });
+    }
+    Ok(())
+}
 
 /// A cache of 32 MiB that may be given 64.
 fn rig(names: &[&str]) -> Rig {
@@ -201,5 +214,93 @@ fn without_a_device_there_is_nothing_to_resize() {
     rig.ask(Message::AbandonCache).expect("it is given up");
     let error = resize(&rig, 40 * MIB).expect_err("there is none");
     assert!(error.message.contains("no cache device"), "{error}");
+    rig.stop();
+}
+
+/// It would fill the file system first, and nobody else could write there.
+#[test]
+fn a_start_that_grows_asks_for_room_first() {
+    let mut rig = rig(&["vm1"]);
+    rig.start();
+    rig.loaded();
+    read_all(&rig, "vm1");
+    assert!(rig.stop().clean);
+    let full = rig.config.cache.device.with_extension("full");
+    std::fs::write(&full, "").expect("a file");
+    rig.config.cache.size_bytes = Some(64 * MIB);
+    rig.start();
+    rig.loaded();
+    let status = settled(&rig);
+    let size = &status.cache.size;
+    assert!(size.bytes < 33 * MIB && size.failed.contains("room"), "{size:?}");
+    assert!(held(&rig) < 34 * MIB, "{} bytes", held(&rig));
+    assert!(status.cache.counters.cached_blocks > 1500, "and is warm");
+    let share = status.volumes[0].counters.share_blocks;
+    assert!(share * 4096 < 34 * MIB, "shares are parts of the size kept: {share}");
+    let error = resize(&rig, 64 * MIB).expect_err("there is no room still");
+    assert_eq!(error.kind, CommandErrorKind::Limit, "{error}");
+    std::fs::remove_file(&full).expect("it was there");
+    resized(&rig, 64 * MIB);
+    read_all(&rig, "vm1");
+    assert!(rig.stop().clean);
+}
+
+#[test]
+fn one_whose_file_system_answers_late_overtakes_none() {
+    let mut rig = rig(&["vm1"]);
+    rig.start();
+    rig.loaded();
+    let silent = rig.config.cache.device.with_extension("silent");
+    std::fs::write(&silent, "").expect("a file");
+    let ask = |size_bytes| rig.send(|answer| Message::ResizeCache { size_bytes, answer });
+    let late = ask(64 * MIB);
+    drop((0..7).map(|_| ask(60 * MIB)).collect::<Vec<_>>());
+    // Not without end: each keeps a thread.
+    let error = resize(&rig, 64 * MIB).expect_err("there are too many");
+    assert_eq!(error.kind, CommandErrorKind::Busy, "{error}");
+    resized(&rig, 20 * MIB);
+    std::fs::remove_file(&silent).expect("it was there");
+    let error = late.blocking_recv().expect("it is answered").expect_err("it is too late");
+    assert!(error.message.contains("another resize"), "{error}");
+    let status = settled(&rig);
+    assert!(status.cache.size.bytes <= 20 * MIB, "{:?}", status.cache.size);
+    resized(&rig, 64 * MIB);
+    assert!(rig.stop().clean);
+}
+
+/// The next start would refuse the configuration, and no guest were served.
+#[test]
+fn a_size_at_which_shares_contradict_each_other_is_refused() {
+    let mut rig = rig(&["vm1"]);
+    let volume = &mut rig.config.volumes[0];
+    (volume.share_min, volume.share_max) = (Share::Bytes(12 * MIB), Share::Percent(50.0));
+    rig.start();
+    rig.loaded();
+    let error = resize(&rig, 20 * MIB).expect_err("its maximum would be less than its minimum");
+    assert!(error.message.contains("volume vm1: share_min is more than share_max"), "{error}");
+    resized(&rig, 28 * MIB);
+    assert!(rig.stop().clean);
+    rig.config.cache.size_bytes = Some(28 * MIB);
+    rig.start();
+    rig.loaded();
+    settled(&rig);
+    assert!(rig.stop().clean);
+}
+
+#[test]
+fn of_one_whose_device_is_lost_it_is_said_that_it_failed() {
+    let mut rig = rig(&["vm1"]);
+    rig.start();
+    rig.loaded();
+    let full = rig.config.cache.device.with_extension("full");
+    std::fs::write(&full, "").expect("a file");
+    rig.config.cache.size_bytes = Some(64 * MIB);
+    assert!(rig.stop().clean);
+    rig.start();
+    rig.loaded();
+    settled(&rig);
+    rig.ask(Message::AbandonCache).expect("it is given up");
+    let size = rig.status().cache.size;
+    assert!(size.bytes == 0 && !size.failed.is_empty(), "{size:?}");
     rig.stop();
 }

@@ -14,7 +14,8 @@ use std::path::PathBuf;
 /// `cache replace`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Volumes are served all the time: they pass through until the new device \
-    is in use, which starts empty. The configuration still names the old one: change it, too.\n\n\
+    is in use, which starts empty. The configuration still names the old one, and its size: change \
+    both, too.\n\n\
     Examples:\n  \
     cinnabar cache replace /dev/disk/by-id/nvme-new\n  \
     cinnabar cache replace /var/lib/cinnabar/new.img --size 64GiB\n  \
