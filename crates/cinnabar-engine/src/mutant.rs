@@ -71,6 +71,8 @@ mutants! {
     RoomGivenBeforeRecorded,
     /// It gives room back while a read of it is under way.
     RoomGivenUnderRead,
+    /// A superblock speaks of room that was made or given back before a flush covers that.
+    RoomNotSettled,
     /// A block that the address map pushed out, or that failed its checksum, gets no invalidation record.
     ForgottenNotRecorded,
     /// While nothing is admitted, invalidations are not recorded either: they write to the device, too.

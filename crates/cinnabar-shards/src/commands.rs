@@ -18,6 +18,10 @@ pub(super) struct CommandJoin {
     what: What,
     outstanding: u32,
     failure: Option<Failure>,
+    /// Shards that have answered, where more than one answer comes.
+    answered: Vec<u32>,
+    /// A shard could not go back to the size that it had.
+    uneven: bool,
     /// Shards that know nothing of the volume to be forgotten.
     unknown: u32,
     report: Option<LoadReport>,
@@ -86,13 +90,18 @@ impl<P: Payload> Router<P> {
             id,
             what,
             outstanding: 0,
+            answered: Vec::new(),
+            uneven: false,
             failure: None,
             unknown: 0,
             report: None,
             warmth: None,
         })));
-        if let Command::Resize { .. } = command {
-            self.newest_resize = Some(key);
+        match command {
+            Command::Resize { .. } => self.newest_resize = Some(key),
+            // What that device's shards had is of no interest any more.
+            Command::Open | Command::Replace(_) => self.uneven = false,
+            _ => {}
         }
         if let Command::Detach(volume) = *command {
             self.begin_detach(key, volume, to);
@@ -204,6 +213,12 @@ impl<P: Payload> Router<P> {
         let Join::Command(join) = &mut self.joins[key] else { unreachable!("a command") };
         assert!(join.outstanding > 0, "an answer to a command that was sent");
         join.outstanding -= 1;
+        let resizes = matches!(join.what, What::Resize { .. } | What::ResizeBack);
+        // A shard answers first what it was asked first.
+        let is_second = resizes && join.answered.contains(&shard);
+        if resizes && !is_second {
+            join.answered.push(shard);
+        }
         match (result, join.what) {
             (Ok(Answer::Attached { volume, warmth }), What::Attach(outer)) => {
                 join.warmth = Some(join.warmth.map_or(warmth, |so_far| both_warm(so_far, warmth)));
@@ -224,6 +239,7 @@ impl<P: Payload> Router<P> {
                 let segments = otherwise;
                 self.send_to_all(key, &Command::Resize { segments, otherwise }, to);
             }
+            (Err(_), What::ResizeBack) if is_second => join.uneven = true,
             (Err(failure), what) => {
                 join.failure.get_or_insert(failure);
                 // It has let go of the volume, or never had it.
@@ -278,6 +294,7 @@ impl<P: Payload> Router<P> {
             }
             What::Resize { .. } | What::ResizeBack if self.newest_resize == Some(key) => {
                 self.newest_resize = None;
+                self.uneven = join.uneven;
             }
             What::Load
             | What::Detach(_)

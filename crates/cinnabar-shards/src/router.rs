@@ -89,6 +89,8 @@ pub struct Router<P> {
     pub(super) extra_parts: u32,
     /// The command of the last resize, while it is under way.
     pub(super) newest_resize: Option<usize>,
+    /// A shard could not go back to the size that it had.
+    pub(super) uneven: bool,
 }
 
 impl<P: Payload> Router<P> {
@@ -110,6 +112,7 @@ impl<P: Payload> Router<P> {
             names,
             joins: Slab::new(),
             newest_resize: None,
+            uneven: false,
             split: 0,
             extra_parts: 0,
         }
@@ -118,6 +121,12 @@ impl<P: Payload> Router<P> {
     /// Which shard owns what.
     pub fn map(&self) -> &ShardMap {
         &self.map
+    }
+
+    /// Whether shards have different sizes since the last resize: one failed, and then a shard's way
+    /// back, too. Another resize, or the next start, evens it out.
+    pub fn is_uneven(&self) -> bool {
+        self.uneven
     }
 
     /// Requests so far that more than one shard had a part in, flushes left out.

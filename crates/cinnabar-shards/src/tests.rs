@@ -346,6 +346,28 @@ fn what_one_shard_can_not_do_is_taken_back_in_all_of_them() {
     }
     let answer = rig.answer(2, Ok(Answer::Done)).expect("all have answered");
     assert_eq!(answer.err(), Some(Failure::Io(IoError::NoSpace)));
+    assert!(!rig.router.is_uneven());
+}
+
+/// One shard has given its room back already when another refuses, and gets none any more.
+#[test]
+fn a_shard_that_can_not_go_back_is_told_of_until_the_next_resize() {
+    let mut rig = Rig::new(Mutants::default());
+    let resize = Command::Resize { segments: 20, otherwise: 40 };
+    assert!(rig.control(3, &resize).is_none());
+    assert!(rig.answer(0, Ok(Answer::Done)).is_none(), "one is as small as it should be");
+    assert!(rig.answer(1, Err(Failure::Limit)).is_none());
+    assert!(rig.answer(2, Err(Failure::Limit)).is_none(), "it has not begun");
+    assert!(rig.answer(0, Err(Failure::Io(IoError::NoSpace))).is_none(), "its way back");
+    assert!(rig.answer(1, Ok(Answer::Done)).is_none());
+    let answer = rig.answer(2, Ok(Answer::Done)).expect("all have answered");
+    assert_eq!(answer.err(), Some(Failure::Limit));
+    assert!(rig.router.is_uneven());
+    assert!(rig.control(4, &Command::Resize { segments: 40, otherwise: 40 }).is_none());
+    for shard in 0..3 {
+        rig.answer(shard, Ok(Answer::Done));
+    }
+    assert!(!rig.router.is_uneven());
 }
 
 #[test]

@@ -31,6 +31,8 @@ const SEGMENTS_MIN: u32 = 4;
 pub(super) struct Resize {
     /// Of the command that asked for it. None if it goes on with what an earlier session began.
     asked: Option<RequestId>,
+    /// It goes back to where it was: that is not refused.
+    back: bool,
     /// Segments wanted.
     target: u32,
     /// The I/O under way.
@@ -39,10 +41,12 @@ pub(super) struct Resize {
     made: u32,
     /// Where room begins that was given back.
     given: u32,
+    /// A flush covers all room that was made or given back.
+    settled: bool,
     /// Segments to be emptied or made room for, when it began.
     of: u32,
     /// It could not be done, and goes back.
-    failure: Option<IoError>,
+    failure: Option<Failure>,
 }
 
 /// An I/O of a resize.
@@ -54,6 +58,8 @@ pub(crate) enum ResizeIo {
     Make(u32),
     /// It is given back from this segment on.
     Give(u32),
+    /// What was made or given back becomes durable.
+    Settle,
 }
 
 impl Resize {
@@ -79,23 +85,23 @@ impl<P: Payload> Engine<P> {
         if crowded && segments < self.store.log.bound && !back {
             return self.outbox.reply(id, Err(Failure::Limit));
         }
-        self.want_size(Some(id), segments);
+        self.want_size(Some(id), segments, back);
         self.advance_resize();
     }
 
-    fn want_size(&mut self, asked: Option<RequestId>, target: u32) {
+    fn want_size(&mut self, asked: Option<RequestId>, target: u32, back: bool) {
         let used = self.superblock.segments_used;
         let before = self.resize.take();
-        let (io, made, given) = match &before {
-            Some(resize) => (resize.io, resize.made, resize.given),
-            None => (None, used, self.superblock.segments_room),
+        let (io, made, given, settled) = match &before {
+            Some(resize) => (resize.io, resize.made, resize.given, resize.settled),
+            None => (None, used, self.superblock.segments_room, true),
         };
         if let Some(id) = before.and_then(|resize| resize.asked) {
             self.outbox.reply(id, Err(Failure::Interrupted));
         }
         let of = target.abs_diff(used);
         let failure = None;
-        self.resize = Some(Resize { asked, target, io, made, given, of, failure });
+        self.resize = Some(Resize { asked, back, target, io, made, given, settled, of, failure });
         // The cleaner has something to do, perhaps.
         self.wake_at(self.now);
     }
@@ -106,7 +112,7 @@ impl<P: Payload> Engine<P> {
         self.store.log.count_behind();
         let unfinished = self.superblock.segments_room > self.superblock.segments_used;
         if self.resize.is_none() && (unfinished || self.store.log.behind > 0) {
-            self.want_size(None, self.superblock.segments_used);
+            self.want_size(None, self.superblock.segments_used, true);
         }
         self.advance_resize();
     }
@@ -151,11 +157,18 @@ impl<P: Payload> Engine<P> {
     fn step_resize(&mut self) -> bool {
         let Some(resize) = &self.resize else { return false };
         let (target, made, given) = (resize.target, resize.made, resize.given);
+        let settled = resize.settled || self.config.mutants.is(Mutant::RoomNotSettled);
         let (used, room) = (self.superblock.segments_used, self.superblock.segments_room);
         assert!(used <= room, "what is used has room");
         let mutants = self.config.mutants;
         let early = mutants.is(Mutant::FilledBeforeRoom);
         let bound = if early { target } else { target.min(used) };
+        let lowers = bound < self.store.log.bound && !resize.back && resize.failure.is_none();
+        if lowers && !self.store.log.has_place_for_groups(bound) {
+            // Volumes have come since it was asked for, or their groups with the index.
+            self.fail_resize(Failure::Limit);
+            return true;
+        }
         if self.store.log.bound != bound {
             self.move_bound(bound);
         }
@@ -166,6 +179,9 @@ impl<P: Payload> Engine<P> {
             }
             if made < target {
                 return self.make_room(made.max(used), target);
+            }
+            if !settled {
+                return self.settle_room();
             }
             self.superblock.segments_used = target;
             return mutants.is(Mutant::FilledBeforeRecorded) || self.mark_size();
@@ -185,6 +201,9 @@ impl<P: Payload> Engine<P> {
         if room > used && given > used {
             return self.give_room(used, given);
         }
+        if room > used && !settled {
+            return self.settle_room();
+        }
         if room > used {
             self.superblock.segments_room = used;
             return self.mark_size();
@@ -199,9 +218,15 @@ impl<P: Payload> Engine<P> {
         assert_eq!(self.superblock.segments_used, resize.target, "the device has the size wanted");
         assert_eq!(self.store.log.bound, resize.target, "and so has the log");
         if let Some(id) = resize.asked {
-            let failure = resize.failure.map(Failure::Io);
-            self.outbox.reply(id, failure.map_or(Ok(Answer::Done), Err));
+            self.outbox.reply(id, resize.failure.map_or(Ok(Answer::Done), Err));
         }
+    }
+
+    /// It can't be done: the size stays what the superblock says, and what was begun is undone.
+    fn fail_resize(&mut self, failure: Failure) {
+        let resize = self.resize.as_mut().expect("it is under way");
+        assert!(resize.failure.is_none(), "what has failed goes back, and that is not refused");
+        (resize.failure, resize.target) = (Some(failure), self.superblock.segments_used);
     }
 
     /// From now on only so many segments are filled, and shares are parts of them.
@@ -246,6 +271,14 @@ impl<P: Payload> Engine<P> {
         false
     }
 
+    /// A superblock speaks of room only when that is durable: its own write covers nothing else, and
+    /// what file systems do beside it is not promised.
+    fn settle_room(&mut self) -> bool {
+        self.begin_resize_io(ResizeIo::Settle);
+        self.outbox.io(Target::Cache, IoOp::Flush, Pending::Resize(ResizeIo::Settle));
+        false
+    }
+
     fn segments_at_once(&self) -> u32 {
         let segment = u64::from(self.superblock.geometry.segment_slots()) * BLOCK_BYTES;
         let parts = u64::from(self.superblock.geometry.segments / PARTS_MIN);
@@ -262,11 +295,10 @@ impl<P: Payload> Engine<P> {
 
     /// An I/O of a resize has ended.
     pub(super) fn resize_io_done(&mut self, io: ResizeIo, result: Result<(), IoError>) {
-        let used = self.superblock.segments_used;
         if let (Some(resize), false) = (&mut self.resize, self.store.dead) {
             assert_eq!(resize.io.take(), Some(io), "one I/O of a resize at a time");
             match (io, result) {
-                (ResizeIo::Mark(_), Err(error)) => {
+                (ResizeIo::Mark(_) | ResizeIo::Settle, Err(error)) => {
                     self.store.count_device_error();
                     self.lose_device(PassThroughReason::Failed(error));
                 }
@@ -276,22 +308,27 @@ impl<P: Payload> Engine<P> {
                     self.write_superblock_for(Pending::Resize(last));
                 }
                 (ResizeIo::Mark(Copies::Last), Ok(())) => self.continue_attaches(),
+                (ResizeIo::Settle, Ok(())) => resize.settled = true,
                 // Where room can't be kept free, it is there or it is not when it is needed.
                 (ResizeIo::Make(to), Ok(()) | Err(IoError::Unsupported)) => {
                     resize.made = to;
                     resize.given = resize.given.max(to);
+                    resize.settled = false;
                 }
                 (ResizeIo::Make(to), Err(error)) => {
                     // Part of it may have been made.
                     resize.given = resize.given.max(to);
-                    if resize.target > used {
-                        (resize.failure, resize.target) = (Some(error), used);
+                    resize.settled = false;
+                    // The one that asked for more than is wanted now may have been overtaken.
+                    if to <= resize.target {
+                        self.fail_resize(Failure::Io(error));
                     }
                 }
                 // What can't be given back stays, and is used when the log grows again.
                 (ResizeIo::Give(from), _) => {
                     resize.given = from;
                     resize.made = resize.made.min(from);
+                    resize.settled = false;
                 }
             }
         }

@@ -1,6 +1,7 @@
 //! The log gets larger and smaller, and whatever comes between leaves a device that is warm.
 
 use super::rig::{Nothing, Rig, superblock, volume};
+use crate::bounds::Bounds;
 use crate::config::Config;
 use crate::engine::Engine;
 use crate::metadata::MetaPage;
@@ -31,12 +32,16 @@ fn rig_of(config: Config, superblock: Superblock) -> Rig {
 
 /// Reads blocks twice: they earn flash.
 fn read(rig: &mut Rig, first: u64, blocks: u64) {
+    read_of(rig, VolumeId(0), first, blocks);
+}
+
+fn read_of(rig: &mut Rig, volume: VolumeId, first: u64, blocks: u64) {
     for at in (first..first + blocks).step_by(64) {
         for _ in 0..2 {
             let count = 64.min(first + blocks - at);
             let span = ByteSpan::new(at * BLOCK_BYTES, count * BLOCK_BYTES);
             let data = Nothing::alloc(count as u32);
-            let id = rig.submit(VolumeId(0), Op::Read { span, data });
+            let id = rig.submit(volume, Op::Read { span, data });
             rig.answer(id).expect("it is read");
         }
     }
@@ -128,13 +133,13 @@ fn a_start_gives_back_what_a_crash_has_kept() {
 #[test]
 fn without_room_a_cache_keeps_its_size() {
     let mut rig = rig_of(Config::default(), superblock(BLOCKS).with_segments(20));
-    rig.no_room = true;
+    rig.room_end = 20;
     let id = resize(&mut rig, 40);
     assert_eq!(rig.answer(id).err(), Some(Failure::Io(IoError::NoSpace)));
     assert_eq!(sizes(&rig), (20, 20));
     assert!(rig.room.iter().all(|(made, ..)| !made), "what was made in part is given back");
     rig.engine.check_invariants();
-    rig.no_room = false;
+    rig.room_end = u64::MAX;
     resized(&mut rig, 40);
 }
 
@@ -183,6 +188,98 @@ fn shares_are_parts_of_the_new_size_and_each_needs_a_place() {
     assert_eq!(sizes(&rig), (40, 40));
     resized(&mut rig, ALL);
     assert_eq!(minimums(&rig), [10; 4]);
+}
+
+/// Stops cleanly; the next session on the device, not opened yet.
+fn stop(mut rig: Rig, volumes: &[VolumeId]) -> Rig {
+    for volume in volumes {
+        let detach = rig.ask(vec![Command::Detach(*volume)])[0];
+        rig.answer(detach).expect("it is detached");
+        let seal = rig.ask(vec![Command::Seal(*volume, None)])[0];
+        rig.answer(seal).expect("it is sealed");
+    }
+    rig.next_session(Config::default())
+}
+
+/// A device with blocks of five volumes with shares of their own, stopped cleanly.
+fn with_shares() -> (Rig, Vec<VolumeSpec>) {
+    let mut rig = Rig::new(Engine::new(Config::default(), superblock(BLOCKS)));
+    rig.begin();
+    let spec = |n| VolumeSpec { share_min_blocks: 255 * 2, ..volume(&format!("v{n}")) };
+    let specs: Vec<_> = (0..5).map(spec).collect();
+    let volumes: Vec<_> = specs.iter().map(|spec| attach(&mut rig, spec.clone())).collect();
+    for volume in &volumes {
+        read_of(&mut rig, *volume, 0, 255 * 3);
+    }
+    (stop(rig, &volumes), specs)
+}
+
+/// What is said of a size when it is asked for may not be so any more when the index is loaded.
+#[test]
+fn volumes_that_come_before_a_resize_can_begin_stand_in_its_way() {
+    let (mut rig, specs) = with_shares();
+    rig.open_and_hold_the_index();
+    let id = resize(&mut rig, 16);
+    assert!(!rig.is_answered(id), "the index comes first");
+    for spec in specs {
+        attach(&mut rig, spec);
+    }
+    rig.release();
+    assert_eq!(rig.answer(id).err(), Some(Failure::Limit), "there is no place for six groups");
+    assert_eq!(sizes(&rig), (ALL, ALL));
+    assert_eq!(rig.engine.store.log.bound, ALL);
+    rig.engine.check_invariants();
+    resized(&mut rig, 48);
+}
+
+#[test]
+fn groups_of_volumes_that_are_not_there_stand_in_the_way_of_no_size() {
+    let (mut rig, _) = with_shares();
+    rig.begin();
+    assert!(rig.engine.store.log.groups.len() > 5, "the index has them");
+    resized(&mut rig, 16);
+}
+
+#[test]
+fn a_volume_keeps_its_group_at_a_size_that_its_maximum_does_not_bind_at() {
+    let mut rig = Rig::new(Engine::new(Config::default(), superblock(BLOCKS)));
+    rig.begin();
+    attach(&mut rig, VolumeSpec { share_max_blocks: 255 * 40, ..volume("v") });
+    attach(&mut rig, volume("w"));
+    read(&mut rig, 0, 255 * 12);
+    let group = |rig: &Rig| rig.engine.volumes[0].as_ref().and_then(|volume| volume.group);
+    assert_eq!(group(&rig), Some(1));
+    for segments in [32, 36, ALL] {
+        resized(&mut rig, segments);
+        assert_eq!(group(&rig), Some(1), "at {segments} segments");
+    }
+    assert_eq!(rig.engine.store.log.groups[1].segments_max, 40);
+}
+
+#[test]
+fn room_that_was_not_there_for_more_may_be_there_for_less() {
+    let mut rig = rig_of(Config::default(), superblock(BLOCKS).with_segments(20));
+    rig.holds_room = true;
+    let first = resize(&mut rig, 60);
+    let second = resize(&mut rig, 25);
+    assert_eq!(rig.answer(first).err(), Some(Failure::Interrupted));
+    rig.room_end = 26;
+    rig.release();
+    assert!(matches!(rig.answer(second), Ok(Answer::Done)), "28 segments have no room, 25 have");
+    assert_eq!(sizes(&rig), (25, 25));
+    let given: Vec<_> = rig.room.iter().filter(|(made, ..)| !made).collect();
+    assert_eq!(given, [&(false, 25, 28)], "what may have been made in part is given back");
+}
+
+/// Between two checkpoints not much of the log is written, or a crash would leave little of the first.
+#[test]
+fn a_small_log_has_checkpoints_as_often_as_one_that_was_made_so_small() {
+    let bounds = Bounds { replayed_chunks: 1, opened_segments: 1, ..Bounds::default() };
+    let config = Config { bounds, ..Config::default() };
+    let mut rig = rig_of(config, superblock(BLOCKS));
+    assert_eq!(rig.engine.store.opened_max(), ALL / 8);
+    resized(&mut rig, 16);
+    assert_eq!(rig.engine.store.opened_max(), 2);
 }
 
 #[test]

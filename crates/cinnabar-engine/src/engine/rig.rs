@@ -51,8 +51,10 @@ pub(super) struct Rig {
     pub(super) flush_fails: bool,
     /// New generations asked for.
     pub(super) generation_bumps: u32,
-    /// The file system is full.
-    pub(super) no_room: bool,
+    /// The file system has no room behind this segment of a log.
+    pub(super) room_end: u64,
+    /// Making room ends when this is false.
+    pub(super) holds_room: bool,
     /// Room made (true) and given back, in segments of a log that begins at this block: first, end.
     pub(super) room: Vec<(bool, u64, u64)>,
     next: u64,
@@ -75,7 +77,8 @@ impl Rig {
             proof: None,
             flush_fails: false,
             generation_bumps: 0,
-            no_room: false,
+            room_end: u64::MAX,
+            holds_room: false,
             room: Vec::new(),
             next: 0,
         }
@@ -184,7 +187,7 @@ impl Rig {
 
     /// Ends what was held.
     pub(super) fn release(&mut self) {
-        (self.holds, self.holds_reads) = (false, false);
+        (self.holds, self.holds_reads, self.holds_room) = (false, false, false);
         (self.holds_proofs, self.holds_flushes) = (false, false);
         let held = std::mem::take(&mut self.held);
         let mut events = held.into_iter().map(|io| Event::IoDone(self.carry_out(io))).collect();
@@ -198,6 +201,11 @@ impl Rig {
             for action in actions.drain(..) {
                 match action {
                     Action::Io(io) if self.holds && io.target == Target::Cache => {
+                        self.held.push(io);
+                    }
+                    Action::Io(io @ IoRequest { op: IoOp::MakeRoom { .. }, .. })
+                        if self.holds_room =>
+                    {
                         self.held.push(io);
                     }
                     Action::Io(io) if self.holds_proofs && matches!(io.op, IoOp::Prove) => {
@@ -236,13 +244,17 @@ impl Rig {
                 self.generation_bumps += 1;
                 done.generation = Some(1);
             }
-            IoOp::MakeRoom { .. } if self.no_room => done.result = Err(IoError::NoSpace),
             IoOp::MakeRoom { span } | IoOp::Trim { span } if io.target == Target::Cache => {
                 let geometry = &self.engine.superblock().geometry;
                 let slots = u64::from(geometry.segment_slots());
                 let segment = |byte: u64| (byte / BLOCK_BYTES - geometry.log) / slots;
                 let made = matches!(io.op, IoOp::MakeRoom { .. });
-                self.room.push((made, segment(span.offset), segment(span.offset + span.len)));
+                let (first, end) = (segment(span.offset), segment(span.offset + span.len));
+                if made && end > self.room_end {
+                    done.result = Err(IoError::NoSpace);
+                } else {
+                    self.room.push((made, first, end));
+                }
             }
             IoOp::Prove => done.proof = self.proof.clone(),
             IoOp::Flush if io.target != Target::Cache && self.flush_fails => {

@@ -113,8 +113,23 @@ pub(crate) struct Log {
     pub(crate) sequence: u64,
     /// Segments opened that the journal has not been told of yet.
     pub(crate) opened: Vec<(u32, u64)>,
+    /// Free segments that fills leave: the last one is for reinserted blocks, and one more where a
+    /// segment behind the bound has its turn, which gives none back.
+    pub(crate) fills_leave: usize,
     /// Segments of a share for each class of blocks that is kept apart.
     class_segments: u32,
+}
+
+/// What a segment is opened for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A block that comes in.
+    Fill,
+    /// One that is reinserted from behind the bound, whatever its group's maximum: it may not take the
+    /// last free segment, for none comes back.
+    Move,
+    /// One that is reinserted from before the bound, or must not be lost: it may.
+    Keep,
 }
 
 impl Log {
@@ -134,6 +149,7 @@ impl Log {
             writing: Slab::new(),
             sequence,
             opened: Vec::new(),
+            fills_leave: 1,
             class_segments,
         };
         log.share_out();
@@ -237,15 +253,14 @@ impl Log {
         open.map_or(0, |s| self.geometry.segment_slots() - self.segments[s as usize].used)
     }
 
-    /// Makes sure that a stream has a chunk with room. `last_resort`: a reinserted block may take
-    /// the last free segment, for cleaning gives it back.
-    pub(crate) fn open_chunk(&mut self, stream: Stream, last_resort: bool, now: Instant) -> bool {
+    /// Makes sure that a stream has a chunk with room.
+    pub(crate) fn open_chunk(&mut self, stream: Stream, need: Need, now: Instant) -> bool {
         if self.tail(stream).chunk.is_some() {
             return true;
         }
         if self.room(stream) < 2 {
             self.seal(stream);
-            if !self.open_segment(stream, last_resort) {
+            if !self.open_segment(stream, need) {
                 return false;
             }
         }
@@ -261,11 +276,15 @@ impl Log {
         true
     }
 
-    fn open_segment(&mut self, stream: Stream, last_resort: bool) -> bool {
+    fn open_segment(&mut self, stream: Stream, need: Need) -> bool {
         assert!(self.tail(stream).open.is_none(), "a stream fills one segment at a time");
-        let reserve = usize::from(!last_resort);
+        let reserve = match need {
+            Need::Fill => self.fills_leave,
+            Need::Move => 1,
+            Need::Keep => 0,
+        };
         let state = &self.groups[usize::from(stream.group)];
-        let over = state.segments > state.segments_max && !last_resort;
+        let over = state.segments > state.segments_max && need == Need::Fill;
         if self.free.len() <= reserve || over {
             return false;
         }

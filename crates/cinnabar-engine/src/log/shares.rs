@@ -124,9 +124,9 @@ impl Log {
         (segments as usize / 8).clamp(1, 64)
     }
 
-    /// Whether all groups there are fit into so many segments.
+    /// Whether all groups with members fit into so many segments; no other keeps a segment open.
     pub(crate) fn has_place_for_groups(&self, segments: u32) -> bool {
-        let owned = self.groups.iter().filter(|group| group.owner.is_some()).count();
+        let owned = self.groups.iter().skip(1).filter(|group| group.members > 0).count();
         owned < Self::groups_of(segments)
     }
 
@@ -144,8 +144,11 @@ impl Log {
         Wanted { min, max, target }: Wanted,
     ) -> u16 {
         let capacity = self.capacity_blocks();
-        let own = min > 0 || max < capacity || target.is_some();
         let has_own = current.is_some_and(|g| self.groups[usize::from(g)].owner == Some(volume));
+        // A maximum that a smaller log is below, or a growing one still is, binds again at another
+        // size. A volume that left its group meanwhile would leave its blocks to the hand.
+        let binds = if has_own { self.geometry.capacity_blocks() } else { capacity };
+        let own = min > 0 || max < binds || target.is_some();
         let index = match current {
             Some(index) if own == has_own => index,
             _ => {
@@ -174,7 +177,8 @@ impl Log {
 
     fn own_group(&mut self, volume: u16) -> u16 {
         let existing = self.groups.iter().position(|g| g.owner == Some(volume));
-        let dead = |g: &Group| g.owner.is_none() && g.segments == 0;
+        // Also one that an index had of a volume which is not there.
+        let dead = |g: &Group| g.members == 0 && g.segments == 0;
         let reusable = || self.groups.iter().skip(1).position(dead).map(|i| i + 1);
         let index = match existing.or_else(reusable) {
             Some(index) => index,
@@ -346,6 +350,7 @@ impl Log {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::log::Need;
     use crate::metadata::superblock::Geometry;
 
     fn log() -> Log {
@@ -433,6 +438,32 @@ mod tests {
     }
 
     #[test]
+    fn a_group_that_an_index_had_and_nothing_is_in_has_another_owner_when_one_comes() {
+        let mut log = log();
+        for owner in 20..20 + log.groups_max() as u16 - 1 {
+            log.groups.push(Group { owner: Some(owner), ..Group::common() });
+        }
+        assert!(log.has_place_for_groups(8), "none of them has a member");
+        log.groups[1].segments = 1;
+        assert_eq!(join(&mut log, 1, 255, u64::MAX), 2, "the first without a segment");
+        assert!(!log.has_place_for_groups(8));
+        assert_eq!(join(&mut log, 20, 255, u64::MAX), 1, "its own");
+    }
+
+    #[test]
+    fn a_maximum_that_binds_at_a_larger_size_only_keeps_a_group_and_makes_none() {
+        let mut log = of_segments(100);
+        let group = join(&mut log, 1, 0, 255 * 60);
+        log.set_bound(40);
+        let again =
+            |log: &mut Log, max| log.join(1, Some(group), Wanted { min: 0, max, target: None });
+        assert_eq!(again(&mut log, 255 * 60), group);
+        assert_eq!(log.limit_of(&log.groups[1]), u64::MAX);
+        assert_eq!(join(&mut log, 2, 0, 255 * 60), 0);
+        assert_eq!(again(&mut log, 255 * 100), 0, "all there can be is no maximum");
+    }
+
+    #[test]
     fn a_group_at_its_minimum_never_gives_up_blocks() {
         let mut log = log();
         let quiet = join(&mut log, 1, 255 * 10, u64::MAX);
@@ -449,7 +480,7 @@ mod tests {
     fn fill(log: &mut Log, group: u16, segments: u32, live: u32) {
         let stream = log.stream(group, Class::Written);
         for _ in 0..segments {
-            assert!(log.open_segment(stream, false));
+            assert!(log.open_segment(stream, Need::Fill));
             let segment = log.tails_open(stream);
             for slot in 0..live {
                 log.settle(segment * log.geometry.segment_slots() + slot);

@@ -119,12 +119,12 @@ impl<P: Payload> Store<P> {
                 || self.is_journal_cramped())
     }
 
-    /// Segments opened since the last checkpoint that call for one: an eighth of them; more, up to a
+    /// Segments opened since the last checkpoint that call for one: an eighth of those that are used; more, up to a
     /// half, while the headers of their chunks are soon read.
-    fn opened_max(&self) -> u32 {
-        let geometry = &self.log.geometry;
-        let soon_read = self.bounds.replayed_chunks / geometry.segment_chunks;
-        let most = (geometry.segments / 8).max(soon_read.min(geometry.segments / 2));
+    pub(crate) fn opened_max(&self) -> u32 {
+        let segments = self.log.bound;
+        let soon_read = self.bounds.replayed_chunks / self.log.geometry.segment_chunks;
+        let most = (segments / 8).max(soon_read.min(segments / 2));
         most.max(self.bounds.opened_segments)
     }
 

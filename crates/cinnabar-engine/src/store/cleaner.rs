@@ -159,6 +159,7 @@ impl<P: Payload> Store<P> {
         self.move_hand();
         while budget > 0 {
             self.announce();
+            self.leave_for_those_behind();
             if self.cleaner.victim.is_none() && !self.begin_victim() {
                 return false;
             }
@@ -215,6 +216,21 @@ impl<P: Payload> Store<P> {
         self.log.behind == 0
     }
 
+    /// Whether the segment being emptied is behind the bound.
+    pub(super) fn is_cleaning_behind(&self) -> bool {
+        let victim = self.cleaner.victim.as_ref();
+        victim.is_some_and(|victim| victim.segment >= self.log.bound)
+    }
+
+    /// One behind the bound is due, announced, or being emptied: what is worth keeping there needs a
+    /// free segment, which fills leave, beside the one that the next victim needs.
+    fn leave_for_those_behind(&mut self) {
+        let due = self.log.sealed_behind() > 0 && self.cleaner.front_turns >= FRONT_TURNS_MAX;
+        let announced = self.cleaner.announced.is_some_and(|(s, _)| s >= self.log.bound);
+        let leaves = due || announced || self.is_cleaning_behind();
+        self.log.fills_leave = 1 + usize::from(leaves);
+    }
+
     /// Chooses the next segment to be emptied: ahead of its turn if the one being emptied will not
     /// be enough, for the record takes a while.
     fn announce(&mut self) {
@@ -231,8 +247,9 @@ impl<P: Payload> Store<P> {
             _ => None,
         };
         // What leaves a log that becomes smaller needs free segments, and these come first; but
-        // whatever guests do, it gets on.
+        // whatever guests do, it gets on. The last free one is not for it.
         let behind = self.log.sealed_behind() > 0
+            && self.log.free.len() > 1
             && (group.is_none() || self.cleaner.front_turns >= FRONT_TURNS_MAX);
         if group.is_none() && !behind {
             return;

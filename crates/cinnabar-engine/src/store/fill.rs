@@ -8,6 +8,7 @@ use super::{Flags, Index, Key, Outbox, Place, Store};
 use crate::buffers::Buffer;
 use crate::config::{Admission, Endurance, Eviction};
 use crate::journal::Ticket;
+use crate::log::Need;
 use crate::log::shares::{Class, Stream};
 use crate::metadata::journal::Record;
 use crate::rehearsal::Access;
@@ -295,8 +296,12 @@ impl<P: Payload> Store<P> {
             _ => Class::Read,
         };
         let stream = self.log.stream(self.group_of(key), class);
-        let last_resort = matches!(reason, Reason::Reinserted | Reason::CleanStop);
-        if !self.log.open_chunk(stream, last_resort, now) {
+        let need = match reason {
+            Reason::Reinserted if self.is_cleaning_behind() => Need::Move,
+            Reason::Reinserted | Reason::CleanStop => Need::Keep,
+            _ => Need::Fill,
+        };
+        if !self.log.open_chunk(stream, need, now) {
             return None;
         }
         for (segment, sequence) in self.log.opened.drain(..) {

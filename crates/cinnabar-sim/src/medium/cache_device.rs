@@ -53,6 +53,9 @@ pub enum Part {
 /// Copies of the superblock, at the beginning of a region.
 const SUPERBLOCKS: usize = 2;
 
+/// Blocks that have room together or none, where a power cut leaves it to chance.
+const ROOM_TOGETHER: usize = 64;
+
 /// How a device dies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Death {
@@ -68,6 +71,8 @@ pub struct CacheDevice {
     cells: Vec<Cell>,
     /// Blocks for which there is no room.
     roomless: BTreeSet<usize>,
+    /// Whether there is room for a block, where a power cut may undo that.
+    unsettled: BTreeMap<usize, Volatile<bool>>,
     /// Whether there ever was less room than the device was formatted for.
     resized: bool,
     volatile: BTreeMap<usize, Volatile<Contents>>,
@@ -131,6 +136,7 @@ impl CacheDevice {
         Self {
             cells,
             roomless: BTreeSet::new(),
+            unsettled: BTreeMap::new(),
             resized: false,
             volatile: BTreeMap::new(),
             region: 1,
@@ -428,7 +434,11 @@ impl CacheDevice {
     /// There is room for a block from now on, or none: then it holds what it did, or nothing.
     fn effect_on_room(&mut self, transfer: &Transfer, block: usize) {
         self.resized = true;
-        if matches!(transfer.request.op, IoOp::MakeRoom { .. }) {
+        let (had, has) =
+            (!self.roomless.contains(&block), matches!(transfer.request.op, IoOp::MakeRoom { .. }));
+        let unsettled = self.unsettled.entry(block).or_insert_with(|| Volatile::new(had));
+        unsettled.put(has, transfer.started);
+        if has {
             self.roomless.remove(&block);
             return;
         }
@@ -491,6 +501,14 @@ impl CacheDevice {
         match op {
             IoOp::Flush if result.is_ok() => {
                 self.volatile.retain(|_, volatile| !volatile.flush(began));
+                self.unsettled.retain(|_, room| !room.flush(began));
+            }
+            IoOp::Trim { .. } | IoOp::MakeRoom { .. } => {
+                for unit in 0..transfer.units() {
+                    if let Some(room) = self.unsettled.get_mut(&transfer.block_of(unit).0) {
+                        room.complete(began, tick, false);
+                    }
+                }
             }
             IoOp::Write { fua, .. } | IoOp::WriteMeta { fua, .. } => {
                 let data = (transfer.data.len() / BLOCK_SECTORS) as u64;
@@ -514,6 +532,7 @@ impl CacheDevice {
     /// The engine died: what its writes left counts as complete, and what they did not is missing.
     pub(super) fn abandon(&mut self, tick: u64) {
         self.volatile.values_mut().for_each(|volatile| volatile.abandon(tick));
+        self.unsettled.values_mut().for_each(|room| room.abandon(tick));
     }
 
     /// These blocks of a write that was under way will never be written.
@@ -527,7 +546,7 @@ impl CacheDevice {
     }
 
     /// The host loses power: every block that is not durable keeps its last contents, goes back to
-    /// older ones, or is torn at a sector's border.
+    /// older ones, or is torn at a sector's border. Room that is not durable may be undone.
     pub fn power_cut(&mut self, dice: &mut Dice) -> Losses {
         let kept = dice.pick(&[0.0, 0.5, 0.9]);
         let tears = dice.pick(&[0.0, 0.1, 0.6]);
@@ -552,6 +571,24 @@ impl CacheDevice {
             cell.rotten |= cell.contents != contents;
             cell.contents = contents;
         }
+        self.undo_room(dice, kept);
         losses
+    }
+
+    /// Room that no flush covers is there or not, for each I/O that made it or gave it back.
+    fn undo_room(&mut self, dice: &mut Dice, kept: f64) {
+        let mut drawn = BTreeMap::new();
+        for (block, room) in std::mem::take(&mut self.unsettled) {
+            let count = room.candidates();
+            // Blocks next to each other, for a file system knows of extents.
+            let left = *drawn.entry((block / ROOM_TOGETHER, count)).or_insert_with(|| {
+                if dice.chance(kept) { count - 1 } else { dice.below(count as u64) as usize }
+            });
+            if *room.candidate(left) {
+                self.roomless.remove(&block);
+            } else {
+                self.roomless.insert(block);
+            }
+        }
     }
 }

@@ -64,6 +64,7 @@ pub(crate) const FOUND_RESIZING: &[(Mutant, u64)] = &[
     (Mutant::FilledBeforeRecorded, 16),
     (Mutant::RoomGivenBeforeRecorded, 6),
     (Mutant::RoomGivenUnderRead, 766),
+    (Mutant::RoomNotSettled, 0),
 ];
 
 /// The same, but found among seeds without shards and replays.
