@@ -59,12 +59,12 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
 
 /// The same, but found where the cache is resized: for the others a run stays what it was.
 pub(crate) const FOUND_RESIZING: &[(Mutant, u64)] = &[
-    (Mutant::ShrunkSilently, 544),
-    (Mutant::FilledBeforeRoom, 102),
-    (Mutant::FilledBeforeRecorded, 16),
+    (Mutant::ShrunkSilently, 348),
+    (Mutant::FilledBeforeRoom, 370),
+    (Mutant::FilledBeforeRecorded, 22),
     (Mutant::RoomGivenBeforeRecorded, 6),
-    (Mutant::RoomGivenUnderRead, 766),
-    (Mutant::RoomNotSettled, 0),
+    (Mutant::RoomGivenUnderRead, 743),
+    (Mutant::RoomNotSettled, 43),
 ];
 
 /// The same, but found among seeds without shards and replays.
