@@ -269,7 +269,10 @@ impl Plane {
         size.failed.clear();
         let (number, otherwise) = (size.number, size.before);
         self.crew.capacity_blocks = size.capacity_blocks();
-        self.adopt_shares();
+        // Room that is not there yet is nobody's share.
+        if segments <= otherwise {
+            self.adopt_shares();
+        }
         let to = show_size(self.cache.used_bytes());
         tracing::info!(path = %self.cache.path.display(), size = to, "the cache is being resized");
         self.command(PendingCommand::Resize(number), &Command::Resize { segments, otherwise });
@@ -288,6 +291,7 @@ impl Plane {
                 let bytes = show_size(size.geometry.used_bytes(size.segments));
                 let path = self.cache.path.display();
                 tracing::info!(%path, size = bytes, "the cache has another size");
+                self.adopt_shares();
             }
             // A stop: the next start goes on with it.
             Err(Failure::Interrupted) => {}

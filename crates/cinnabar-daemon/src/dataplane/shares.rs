@@ -4,17 +4,21 @@
 
 use super::plane::Plane;
 use cinnabar_engine::plan::{Plan, VolumePlan};
-use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
+use cinnabar_messages::{Share, StartError, StartErrorKind, Subject, VolumeConfig};
 use std::collections::BTreeMap;
 
 /// The minimums of all volumes sum to at most this share of the capacity, in percent.
 const SHARES_MIN_PERCENT: u64 = 80;
 
-/// Smallest and largest share in blocks, of a cache of so many. A maximum of all of it is none: else
-/// it would be one as soon as the cache becomes larger.
+/// Smallest and largest share in blocks, of a cache of so many. A maximum of all of it is none,
+/// whatever the size. One in bytes that is beyond the capacity stays one: a larger cache may have it bind
+/// again, and the volume keeps the group that it has.
 fn shares_of(config: &VolumeConfig, capacity: u64) -> (u64, u64) {
-    let max = config.share_max.blocks(capacity);
-    (config.share_min.blocks(capacity), if max >= capacity { u64::MAX } else { max })
+    let max = match config.share_max {
+        Share::Percent(percent) if percent >= 100.0 => u64::MAX,
+        max => max.blocks(capacity),
+    };
+    (config.share_min.blocks(capacity), max)
 }
 
 /// The smallest share in blocks, of a cache of so many, if it is not more than the largest.
