@@ -65,6 +65,21 @@ impl Workers {
         locked(&self.shared.queue).share_among(files);
     }
 
+    /// A disk has this name at the port from now on: who serves it has to tell the port, also if it
+    /// never has a job, when nothing that is known of the disk holds any more.
+    pub(super) fn register(&self, file: FileId, disk: &Disk) {
+        if let Some(remote) = disk.remote() {
+            remote.register(file, Arc::clone(&self.shared) as Arc<dyn Sink>);
+        }
+    }
+
+    /// The disk is known no more at the port.
+    pub(super) fn unregister(&self, file: FileId, disk: &Disk) {
+        if let Some(remote) = disk.remote() {
+            remote.unregister(file, Arc::clone(&self.shared) as Arc<dyn Sink>);
+        }
+    }
+
     /// Queues a task, or hands it to the server of its disk.
     pub(super) fn push(&self, task: Task, disk: Arc<Disk>) {
         if let Some(remote) = disk.remote() {
