@@ -55,7 +55,7 @@ pub(super) fn caches_of_librbd() -> Result<()> {
     let cluster = started(&mut guard);
     let name = format!("{FAST}/cached");
     image(cluster, &name, DISK)?;
-    for (option, value) in [("rbd_cache", "true"), ("rbd_plugins", "parent_cache")] {
+    for (option, value) in [("rbd_cache", "true"), ("rbd_persistent_cache_mode", "rwl")] {
         cluster.rbd(&["config", "image", "set", &name, option, value])?;
         refused(&cluster.backend(&name), &format!("its configuration has {option}"))?;
         cluster.rbd(&["config", "image", "remove", &name, option])?;
