@@ -99,8 +99,8 @@ impl Look {
             result
         };
         Some(checked(result).and_then(|len| {
-            let answer = self.answer.get(..len as usize).ok_or(Errno::MSGSIZE)?;
-            parse(answer).ok_or(Errno::BADMSG)
+            let len = usize::try_from(len).map_err(|_| Errno::BADMSG)?;
+            parse(self.answer.get(..len).ok_or(Errno::MSGSIZE)?)
         }))
     }
 }
@@ -130,25 +130,26 @@ fn question(lock: &CStr) -> Vec<u8> {
 /// The first locker of a `cls_lock_get_info_reply`: its length and version, the number of lockers;
 /// of the first one length and version, the kind and the number of the client, the cookie. What
 /// follows (its address, the lock's kind and tag) is not needed.
-fn parse(answer: &[u8]) -> Option<Option<Seen>> {
+fn parse(answer: &[u8]) -> Result<Option<Seen>, Errno> {
     let mut rest = answer;
-    let mut take = |len: usize| {
-        let (head, tail) = rest.split_at_checked(len)?;
-        rest = tail;
-        Some(head)
-    };
-    take(6)?;
-    let lockers = u32::from_le_bytes(take(4)?.try_into().ok()?);
-    if lockers == 0 {
-        return Some(None);
+    let [_, _, _, _, _, _] = take(&mut rest)?;
+    if u32::from_le_bytes(take(&mut rest)?) == 0 {
+        return Ok(None);
     }
-    take(6)?;
-    let kind = take(1)?[0];
-    let number = i64::from_le_bytes(take(8)?.try_into().ok()?);
-    let len = u32::from_le_bytes(take(4)?.try_into().ok()?);
-    let cookie = String::from_utf8_lossy(take(len as usize)?).into_owned();
+    let [_, _, _, _, _, _] = take(&mut rest)?;
+    let [kind] = take(&mut rest)?;
+    let number = i64::from_le_bytes(take(&mut rest)?);
+    let len = u32::from_le_bytes(take(&mut rest)?) as usize;
+    let cookie = String::from_utf8_lossy(rest.get(..len).ok_or(Errno::BADMSG)?).into_owned();
     let kind = if kind == CLIENT { "client" } else { "other" };
-    Some(Some(Seen { client: format!("{kind}.{number}"), cookie }))
+    Ok(Some(Seen { client: format!("{kind}.{number}"), cookie }))
+}
+
+/// The next bytes of an answer.
+fn take<const N: usize>(rest: &mut &[u8]) -> Result<[u8; N], Errno> {
+    let (head, tail) = rest.split_first_chunk().ok_or(Errno::BADMSG)?;
+    *rest = tail;
+    Ok(*head)
 }
 
 #[cfg(test)]
@@ -167,12 +168,12 @@ mod tests {
         answer.extend((locker.len() as u32).to_le_bytes());
         answer.extend(&locker);
         let seen = Seen { client: "client.4123".into(), cookie: "auto 94001234".into() };
-        assert_eq!(parse(&answer), Some(Some(seen)));
+        assert_eq!(parse(&answer), Ok(Some(seen)));
         for len in 0..answer.len() {
-            assert_eq!(parse(&answer[..len]), None, "{len} bytes");
+            assert_eq!(parse(&answer[..len]), Err(Errno::BADMSG), "{len} bytes");
         }
-        assert_eq!(parse(&[1, 1, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]), Some(None));
-        assert_eq!(parse(&[1, 1, 9, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 8]), None);
+        assert_eq!(parse(&[1, 1, 9, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0]), Ok(None));
+        assert_eq!(parse(&[1, 1, 9, 0, 0, 0, 1, 0, 0, 0, 1, 1, 0, 0, 0, 0, 8]), Err(Errno::BADMSG));
     }
 
     #[test]
