@@ -33,21 +33,21 @@ impl Remote {
     /// A port has the disk under this name. A server tells only ports with jobs, for it loses only
     /// what was written; an image that is lost is lost to all.
     #[cfg_attr(not(feature = "ceph"), expect(unused_variables, reason = "a server needs none"))]
-    pub(crate) fn register(&self, file: FileId, sink: Arc<dyn Sink>) {
+    pub(crate) fn register(&self, file: FileId, sink: &Arc<dyn Sink>) {
         match self {
             Self::Nbd(_) => {}
             #[cfg(feature = "ceph")]
-            Self::Rbd(image) => image.register(file, sink),
+            Self::Rbd(image) => image.register(file, Arc::clone(sink)),
         }
     }
 
     /// And no longer.
     #[cfg_attr(not(feature = "ceph"), expect(unused_variables, reason = "a server needs none"))]
-    pub(crate) fn unregister(&self, file: FileId, sink: Arc<dyn Sink>) {
+    pub(crate) fn unregister(&self, file: FileId, sink: &Arc<dyn Sink>) {
         match self {
             Self::Nbd(_) => {}
             #[cfg(feature = "ceph")]
-            Self::Rbd(image) => image.unregister(file, sink),
+            Self::Rbd(image) => image.unregister(file, Arc::clone(sink)),
         }
     }
 

@@ -52,7 +52,7 @@ mod tests {
             std::thread::sleep(Duration::from_millis(50));
             drop(two);
         });
-        assert_eq!(wait(Duration::from_secs(60)), 0);
+        assert_eq!(wait(Duration::from_mins(1)), 0);
         closing.join().expect("it ends");
     }
 }
