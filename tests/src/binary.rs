@@ -20,11 +20,19 @@ pub fn cinnabar() -> Result<PathBuf> {
     }
 }
 
-/// Whether `cinnabar` can be built with RBD images here.
+/// Whether `cinnabar` can be built with RBD images here: Ceph's headers are there, and new enough
+/// (16 and later) to declare what is used.
 pub fn with_ceph() -> bool {
-    ["rbd/librbd.h", "rados/librados.h"]
+    [("rbd/librbd.h", "rbd_aio_write_zeroes("), ("rados/librados.h", "rados_blocklist_add(")]
         .iter()
-        .all(|header| Path::new("/usr/include").join(header).exists())
+        .all(|(header, call)| {
+            let text = std::fs::read(Path::new("/usr/include").join(header));
+            text.is_ok_and(|text| declares(&text, call))
+        })
+}
+
+fn declares(header: &[u8], call: &str) -> bool {
+    header.windows(call.len()).any(|part| part == call.as_bytes())
 }
 
 /// The release build of the one program that these arguments of cargo name, built now if need be.

@@ -86,7 +86,7 @@ impl SpecError {
                  \"nbd:tcp:HOST:PORT:EXPORT\" for a server, \"rbd:POOL/IMAGE\" for an RBD image"
             }
             Self::Rbd(_) => {
-                "write \"rbd[,id=USER][,conf=PATH][,give_up_s=N]:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT]\""
+                "write \"rbd[,id=USER][,conf=PATH][,namespace=NAME]:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT]\""
             }
             Self::Nbd(_) => {
                 "write \"nbd[,connections=N][,give_up_s=N]:unix:PATH[:EXPORT]\" or \

@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 
 const WITH_FIO: &[e2e::tools::Tool] = &[FIO, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS];
 
-pub(crate) const CASES: [Case; 9] = [
+pub(crate) const CASES: [Case; 12] = [
     Case::new("ceph_osd_killed_under_fio", WITH_FIO, load::osd_killed_under_fio),
     Case::new("ceph_every_operation", TOOLS, load::every_operation),
     Case::new("ceph_silent_cluster", TOOLS, load::silent_cluster),
@@ -27,6 +27,9 @@ pub(crate) const CASES: [Case; 9] = [
     Case::new("ceph_one_host_writes", TOOLS, refusals::one_host_writes),
     Case::new("ceph_snapshots_and_growth", TOOLS, snapshots::snapshots_and_growth),
     Case::new("ceph_fenced_off", TOOLS, fenced::fenced_off),
+    Case::new("ceph_fenced_off_with_hits_only", TOOLS, fenced::with_hits_only),
+    Case::new("ceph_lock_broken_without_fence", TOOLS, fenced::lock_broken),
+    Case::new("ceph_caches_of_librbd", TOOLS, refusals::caches_of_librbd),
 ];
 
 const DISK: u64 = 32 * MIB;
@@ -40,7 +43,14 @@ fn cluster() -> Result<MutexGuard<'static, Option<Cluster>>> {
     // A case that failed leaves it as it is.
     let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
     if cluster.is_none() {
-        *cluster = Some(Cluster::start()?);
+        // What kept it from starting once would do so for each case, after minutes.
+        static FAILED: Mutex<Option<String>> = Mutex::new(None);
+        let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(failed) = &*failed {
+            bail!("the cluster did not start for an earlier case: {failed}");
+        }
+        let started = Cluster::start().inspect_err(|error| *failed = Some(format!("{error:#}")));
+        *cluster = Some(started?);
     }
     Ok(cluster)
 }

@@ -49,6 +49,24 @@ fn refused(backend: &str, part: &str) -> Result<()> {
     daemon.stop()
 }
 
+/// An image whose own configuration has librbd acknowledge writes from a cache is refused.
+pub(super) fn caches_of_librbd() -> Result<()> {
+    let mut guard = cluster()?;
+    let cluster = started(&mut guard);
+    let name = format!("{FAST}/cached");
+    image(cluster, &name, DISK)?;
+    for (option, value) in [("rbd_cache", "true"), ("rbd_persistent_cache_mode", "rwl")] {
+        cluster.rbd(&["config", "image", "set", &name, option, value])?;
+        refused(&cluster.backend(&name), &format!("its configuration has {option}"))?;
+        cluster.rbd(&["config", "image", "remove", &name, option])?;
+    }
+    let site = Site::new()?;
+    let daemon = site.serve(&config(cluster, &name))?;
+    client(&site, "vm1")?.read(0, 4096)?;
+    daemon.stop()?;
+    cluster.rbd(&["rm", "--no-progress", &name]).map(drop)
+}
+
 /// A second daemon is refused, and gets the image once the first one lets go of it.
 pub(super) fn one_host_writes() -> Result<()> {
     let mut guard = cluster()?;

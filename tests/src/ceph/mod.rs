@@ -16,7 +16,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 use tempfile::TempDir;
 
@@ -80,7 +80,8 @@ impl Cluster {
         cluster.start_mon()?;
         cluster.session(&settings::commands(&uuids))?;
         for (number, mut child) in making {
-            let made = child.wait()?;
+            let made = ended(&mut child, START_LIMIT)
+                .with_context(|| cluster.log(&format!("osd.{number}")))?;
             ensure!(
                 made.success(),
                 "osd.{number}: {made}\n{}",
@@ -264,17 +265,12 @@ impl Cluster {
         let mut stdin = child.stdin.take().context("it has a standard input")?;
         stdin.write_all(commands.as_bytes())?;
         drop(stdin);
-        let begun = Instant::now();
-        while child.try_wait()?.is_none() {
-            if begun.elapsed() > START_LIMIT {
-                child.kill()?;
-                child.wait()?;
-                bail!("the monitor does not answer:\n{}\n{}", self.log("session"), self.log("mon"));
-            }
-            std::thread::sleep(POLL);
-        }
+        let status = ended(&mut child, START_LIMIT)
+            .with_context(|| format!("{}\n{}", self.log("session"), self.log("mon")))?;
+        // A command that is refused does not end the session, nor with an error.
         let said = self.log("session");
-        ensure!(!said.contains("Error") && !said.contains("EINVAL"), "setting it up: {said}");
+        let refused = ["Error", "error", "EINVAL"].iter().any(|word| said.contains(word));
+        ensure!(status.success() && !refused, "setting it up: {status}\n{said}");
         Ok(())
     }
 
@@ -309,6 +305,22 @@ impl Drop for Cluster {
         // It would only remove what is removed now.
         let _gone = self.sweeper.kill();
         let _gone = self.sweeper.wait();
+    }
+}
+
+/// Waits for a process to end; one that takes too long is killed.
+fn ended(child: &mut Child, limit: Duration) -> Result<ExitStatus> {
+    let begun = Instant::now();
+    loop {
+        if let Some(status) = child.try_wait()? {
+            return Ok(status);
+        }
+        if begun.elapsed() > limit {
+            child.kill()?;
+            child.wait()?;
+            bail!("process {} has not ended after {limit:?}", child.id());
+        }
+        std::thread::sleep(POLL);
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::error::DiskErrorKind;
 use crate::nbd::{self, Sink};
-use crate::port::Task;
+use crate::port::{FileId, Task};
 #[cfg(feature = "ceph")]
 use crate::rbd;
 use rustix::io::Errno;
@@ -30,6 +30,27 @@ macro_rules! each {
 }
 
 impl Remote {
+    /// A port has the disk under this name. A server tells only ports with jobs, for it loses only
+    /// what was written; an image that is lost is lost to all.
+    #[cfg_attr(not(feature = "ceph"), expect(unused_variables, reason = "a server needs none"))]
+    pub(crate) fn register(&self, file: FileId, sink: &Arc<dyn Sink>) {
+        match self {
+            Self::Nbd(_) => {}
+            #[cfg(feature = "ceph")]
+            Self::Rbd(image) => image.register(file, Arc::clone(sink)),
+        }
+    }
+
+    /// And no longer.
+    #[cfg_attr(not(feature = "ceph"), expect(unused_variables, reason = "a server needs none"))]
+    pub(crate) fn unregister(&self, file: FileId, sink: &Arc<dyn Sink>) {
+        match self {
+            Self::Nbd(_) => {}
+            #[cfg(feature = "ceph")]
+            Self::Rbd(image) => image.unregister(file, Arc::clone(sink)),
+        }
+    }
+
     /// Takes a task; the sink gets its completion.
     pub(crate) fn submit(&self, task: Task, sink: Arc<dyn Sink>) {
         each!(self, client => client.submit(task, sink));

@@ -80,13 +80,14 @@ pub enum PortEvent {
     Woken,
     /// The server of a disk was out of reach and is back: it may have restarted, and lost these
     /// ranges, all of which were written since the last flush that covered them. Told before
-    /// anything that it answers afterwards, by each port that had a job for the disk.
+    /// anything that it answers afterwards, by each port that had a job for the disk. Or an RBD
+    /// image was lost to another client, all of it; told by each port that knows the disk.
     Restarted {
         /// The disk. It may have been unregistered meanwhile.
         file: FileId,
         /// Not to be believed: the disk holds what was written, or what was there before.
         ranges: Vec<ByteSpan>,
-        /// This is the first port that had a job for the disk.
+        /// This is the first port that is told.
         first: bool,
     },
 }

@@ -123,14 +123,18 @@ impl Port for Threads {
         if self.files.len() >= FILES_MAX as usize {
             return Err(Errno::NFILE);
         }
-        let file = FileId(self.files.insert((disk, 0)) as u32);
+        let entry = self.files.vacant_entry();
+        let file = FileId(entry.key() as u32);
+        self.workers.register(file, &disk);
+        entry.insert((disk, 0));
         self.workers.share_among(self.files.len());
         Ok(file)
     }
 
     fn unregister(&mut self, file: FileId) {
-        let (_, in_flight) = self.files.remove(file.0 as usize);
+        let (disk, in_flight) = self.files.remove(file.0 as usize);
         assert!(in_flight == 0, "{in_flight} jobs are in flight on a disk that is to go");
+        self.workers.unregister(file, &disk);
         self.workers.share_among(self.files.len());
     }
 

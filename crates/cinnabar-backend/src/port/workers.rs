@@ -65,10 +65,29 @@ impl Workers {
         locked(&self.shared.queue).share_among(files);
     }
 
+    /// A disk has this name at the port from now on: who serves it has to tell the port, also if it
+    /// never has a job, when nothing that is known of the disk holds any more.
+    pub(super) fn register(&self, file: FileId, disk: &Disk) {
+        if let Some(remote) = disk.remote() {
+            remote.register(file, &self.sink());
+        }
+    }
+
+    /// The disk is known no more at the port.
+    pub(super) fn unregister(&self, file: FileId, disk: &Disk) {
+        if let Some(remote) = disk.remote() {
+            remote.unregister(file, &self.sink());
+        }
+    }
+
+    fn sink(&self) -> Arc<dyn Sink> {
+        Arc::<Shared>::clone(&self.shared)
+    }
+
     /// Queues a task, or hands it to the server of its disk.
     pub(super) fn push(&self, task: Task, disk: Arc<Disk>) {
         if let Some(remote) = disk.remote() {
-            return remote.submit(task, Arc::clone(&self.shared) as Arc<dyn Sink>);
+            return remote.submit(task, self.sink());
         }
         let (file, heavy) = (task.file.0 as usize, task.is_heavy());
         let mut queue = locked(&self.shared.queue);

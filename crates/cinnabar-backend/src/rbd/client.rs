@@ -1,11 +1,13 @@
 //! The handle of an open image.
 
+use super::closing::Counted;
 use super::error::RbdError;
-use super::mailbox::Mailbox;
+use super::mailbox::{Mailbox, Registration};
 use super::open::{self, Held};
 use super::proof::{Identity, Seen, Step};
 use super::spec::RbdSpec;
 use super::sys::Image;
+use super::watched::Watched;
 use super::worker::Worker;
 use crate::nbd::Sink;
 use crate::port::{Done, FileId, Task};
@@ -16,13 +18,10 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
-use std::time::Duration;
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 
-/// Longest wait for an image to be closed; then it is left to its thread.
-const CLOSE_WAIT_MAX: Duration = Duration::from_secs(15);
-
-/// An open image; dropping it closes it.
+/// An open image. Dropping it has its thread close it, which nobody waits for
+/// ([`finish_closing`](super::finish_closing)).
 #[derive(Debug)]
 pub(crate) struct Client {
     mailbox: Arc<Mailbox>,
@@ -32,8 +31,6 @@ pub(crate) struct Client {
     held: Held,
     place: String,
     size_bytes: Arc<AtomicU64>,
-    /// Comes when the thread is at its end.
-    ended: Mutex<mpsc::Receiver<()>>,
 }
 
 impl Client {
@@ -49,6 +46,8 @@ impl Client {
     ) -> Result<Self, RbdError> {
         let opened = open::open(spec, read_only, &mut wait)?;
         let (image, size) = (Arc::new(opened.image), opened.size_bytes);
+        // Whatever fails below, this goes first.
+        let watched = Watched::new(opened.look, opened.held.own());
         let events =
             eventfd(0, EventfdFlags::NONBLOCK | EventfdFlags::CLOEXEC).map_err(RbdError::Thread)?;
         // The descriptor outlives the image: it is the worker's, which lets go of the image first.
@@ -65,13 +64,15 @@ impl Client {
             Arc::clone(&mailbox),
             events,
             (name, read_only),
+            watched,
             Box::new(move || served.load(Relaxed)),
         );
-        let (end, ended) = mpsc::channel();
+        let counted = Counted::new();
         let thread = std::thread::Builder::new().name("cinnabar-rbd".into());
         let run = move || {
             worker.run();
-            drop(end);
+            // The image is closed, too: the worker had it last.
+            drop(counted);
         };
         thread.spawn(run).map_err(|error| {
             RbdError::Thread(Errno::from_io_error(&error).unwrap_or(Errno::AGAIN))
@@ -83,7 +84,6 @@ impl Client {
             held: opened.held,
             place: spec.place(),
             size_bytes,
-            ended: Mutex::new(ended),
         })
     }
 
@@ -121,6 +121,16 @@ impl Client {
     /// See [`Disk::forget_failed_flush`](crate::Disk::forget_failed_flush).
     pub(crate) fn forget_failed_flush(&self) {
         self.mailbox.forget_failed_flush();
+    }
+
+    /// A port knows the disk by this name: it is told when the image is lost.
+    pub(crate) fn register(&self, file: FileId, sink: Arc<dyn Sink>) {
+        self.mailbox.note_port(Registration { sink, file, is_there: true });
+    }
+
+    /// And no longer.
+    pub(crate) fn unregister(&self, file: FileId, sink: Arc<dyn Sink>) {
+        self.mailbox.note_port(Registration { sink, file, is_there: false });
     }
 
     /// Takes a task; the sink gets its completion.
@@ -187,13 +197,11 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         if let Some(image) = self.image.take() {
+            // Nobody else asks anything any more: this does not wait for an answer.
             open::set_closing_patience(&image.cluster());
         }
+        // From here on the worker has the image alone.
         self.mailbox.close();
-        let ended = self.ended.get_mut().unwrap_or_else(PoisonError::into_inner);
-        if ended.recv_timeout(CLOSE_WAIT_MAX) == Err(mpsc::RecvTimeoutError::Timeout) {
-            tracing::warn!(image = self.place, "closing it takes long; it is left to its thread");
-        }
     }
 }
 

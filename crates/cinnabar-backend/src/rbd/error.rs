@@ -47,6 +47,11 @@ pub enum RbdError {
     /// The image lacks the feature that the lock is made with.
     #[error("its feature exclusive-lock is off, so other hosts could write it beside this one")]
     NoExclusiveLock,
+    /// Its own configuration, or its pool's.
+    #[error(
+        "its configuration has {0}: what is written would be acknowledged from librbd's memory or plugin"
+    )]
+    Cached(String),
     /// A snapshot can't be written.
     #[error("it is a snapshot, which can only be read")]
     SnapReadOnly,
@@ -102,6 +107,10 @@ impl RbdError {
                  'profile rbd pool=POOL'"
             }
             Self::NoExclusiveLock => "switch it on: rbd feature enable POOL/IMAGE exclusive-lock",
+            Self::Cached(_) => {
+                "switch it off: rbd config image set POOL/IMAGE rbd_cache false (rbd_plugins \"\"), or \
+                 remove it: rbd config image|pool remove"
+            }
             Self::SnapReadOnly => "set read_only = true for a snapshot",
             Self::NeedsSnap => {
                 "make one and name it: rbd snap create POOL/IMAGE@NAME, rbd:POOL/IMAGE@NAME"

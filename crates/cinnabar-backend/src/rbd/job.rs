@@ -1,16 +1,13 @@
 //! A task of the port's as calls of librbd, one after the other.
 
+use super::sys::Parts;
 use crate::nbd::Sink;
-use crate::port::{FileId, Task, Whole};
+use crate::port::{Task, Whole};
 use cinnabar_engine::units::ByteSpan;
 use libc::iovec;
 use rustix::io::Errno;
-use smallvec::SmallVec;
 use std::sync::Arc;
 use std::time::Instant;
-
-/// Memory of a call.
-pub(super) type Parts = SmallVec<[iovec; 4]>;
 
 /// Most elements of one call: librbd takes `IOV_MAX`.
 const PARTS_MAX: usize = 1024;
@@ -18,12 +15,13 @@ const PARTS_MAX: usize = 1024;
 const MOVE_BYTES_MAX: u64 = 32 << 20;
 /// Most bytes that one call discards or zeroes.
 const RANGE_BYTES_MAX: u64 = 64 << 20;
-/// Bytes of a look.
-const LOOK_BYTES: usize = 512;
 
 /// See the module.
 pub(super) struct Job {
-    what: What,
+    task: Task,
+    sink: Arc<dyn Sink>,
+    /// Memory of the call under way: librbd reads the list itself when it completes.
+    parts: Parts,
     span: ByteSpan,
     /// Bytes already done.
     done: u64,
@@ -38,13 +36,6 @@ pub(super) struct Job {
     pub(super) number: u64,
 }
 
-enum What {
-    /// A port's.
-    Task(Task, Arc<dyn Sink>),
-    /// A read by the worker itself, to see whether the cluster still serves this client.
-    Look(Box<[u8; LOOK_BYTES]>),
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
     /// The thing itself.
@@ -55,11 +46,24 @@ enum Stage {
 
 /// The next call.
 pub(super) enum Call {
-    Read { offset: u64, parts: Parts },
-    Write { offset: u64, parts: Parts },
+    /// Into [`Job::parts`].
+    Read {
+        offset: u64,
+    },
+    /// Of the same.
+    Write {
+        offset: u64,
+    },
     Flush,
-    Discard { offset: u64, len: u64 },
-    WriteZeroes { offset: u64, len: u64, thick: bool },
+    Discard {
+        offset: u64,
+        len: u64,
+    },
+    WriteZeroes {
+        offset: u64,
+        len: u64,
+        thick: bool,
+    },
 }
 
 impl Job {
@@ -73,28 +77,13 @@ impl Job {
             | Whole::WriteZeroes { span, .. }
             | Whole::Extents { span } => (span, false, Stage::Main),
         };
-        Self::over(What::Task(task, sink), span, fua, stage, number)
-    }
-
-    /// A look whether the cluster still serves this client.
-    pub(super) fn look(number: u64) -> Self {
-        let span = ByteSpan::new(0, LOOK_BYTES as u64);
-        Self::over(What::Look(Box::new([0; LOOK_BYTES])), span, false, Stage::Main, number)
-    }
-
-    fn over(what: What, span: ByteSpan, fua: bool, stage: Stage, number: u64) -> Self {
-        let since = Instant::now();
-        Self { what, span, done: 0, piece: 0, fua, stage, since, number }
+        let (parts, since) = (Parts::default(), Instant::now());
+        Self { task, sink, parts, span, done: 0, piece: 0, fua, stage, since, number }
     }
 
     /// Whether it changes the image.
     pub(super) fn writes(&self) -> bool {
-        match &self.what {
-            What::Task(task, _) => {
-                !matches!(task.whole(), Whole::Read { .. } | Whole::Flush | Whole::Extents { .. })
-            }
-            What::Look(_) => false,
-        }
+        !matches!(self.task.whole(), Whole::Read { .. } | Whole::Flush | Whole::Extents { .. })
     }
 
     /// Whether it is a flush, or a write that ends with one.
@@ -102,45 +91,33 @@ impl Job {
         self.stage == Stage::Flush
     }
 
-    /// Whom to tell of what is not to be believed, if it has data of the disk.
-    pub(super) fn teller(&self) -> Option<(&Arc<dyn Sink>, FileId)> {
-        match &self.what {
-            What::Task(task, sink) if self.span.len > 0 => Some((sink, task.file)),
-            _ => None,
-        }
-    }
-
-    /// The next call. Its memory is the job's, and lives as long as it.
+    /// The next call. Its memory, and the list of it, are the job's, and live as long as it.
     pub(super) fn call(&mut self) -> Call {
         if self.stage == Stage::Flush {
             return Call::Flush;
         }
         let (offset, left) = (self.span.offset + self.done, self.span.len - self.done);
-        let range = left.min(RANGE_BYTES_MAX);
-        let call = match &mut self.what {
-            What::Look(bytes) => {
-                let part = iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
-                self.piece = left;
-                return Call::Read { offset, parts: SmallVec::from_elem(part, 1) };
+        self.piece = left.min(RANGE_BYTES_MAX);
+        let len = self.piece;
+        match self.task.whole() {
+            Whole::Trim { .. } => Call::Discard { offset, len },
+            Whole::WriteZeroes { may_punch, .. } => {
+                Call::WriteZeroes { offset, len, thick: !may_punch }
             }
-            What::Task(task, _) => match task.whole() {
-                Whole::Trim { .. } => Call::Discard { offset, len: range },
-                Whole::WriteZeroes { may_punch, .. } => {
-                    Call::WriteZeroes { offset, len: range, thick: !may_punch }
+            whole => {
+                (self.parts, self.piece) = parts_of(self.task.memory(), self.done, left);
+                if matches!(whole, Whole::Read { .. }) {
+                    Call::Read { offset }
+                } else {
+                    Call::Write { offset }
                 }
-                whole => {
-                    let (parts, len) = parts_of(task.memory(), self.done, left);
-                    self.piece = len;
-                    return if matches!(whole, Whole::Read { .. }) {
-                        Call::Read { offset, parts }
-                    } else {
-                        Call::Write { offset, parts }
-                    };
-                }
-            },
-        };
-        self.piece = range;
-        call
+            }
+        }
+    }
+
+    /// Memory of the call that [`call`](Self::call) gave.
+    pub(super) fn parts(&self) -> &[iovec] {
+        &self.parts.0
     }
 
     /// The call has ended. `None`: another one is to be made.
@@ -169,18 +146,16 @@ impl Job {
 
     /// Tells that it has ended.
     pub(super) fn finish(self, result: Result<(), Errno>) {
-        if let What::Task(task, sink) = self.what {
-            sink.done(task.finish(result));
-        }
+        self.sink.done(self.task.finish(result));
     }
 }
 
 /// What of this memory a call takes, from `skip` bytes on, and how many bytes these are.
 fn parts_of(memory: &[iovec], skip: u64, left: u64) -> (Parts, u64) {
     let (mut skip, mut room) = (skip as usize, left.min(MOVE_BYTES_MAX) as usize);
-    let (mut parts, mut len) = (Parts::new(), 0);
+    let (mut parts, mut len) = (Parts::default(), 0);
     for whole in memory {
-        if room == 0 || parts.len() == PARTS_MAX {
+        if room == 0 || parts.0.len() == PARTS_MAX {
             break;
         }
         if skip >= whole.iov_len {
@@ -188,7 +163,7 @@ fn parts_of(memory: &[iovec], skip: u64, left: u64) -> (Parts, u64) {
             continue;
         }
         let iov_len = room.min(whole.iov_len - skip);
-        parts.push(iovec { iov_base: whole.iov_base.wrapping_byte_add(skip), iov_len });
+        parts.0.push(iovec { iov_base: whole.iov_base.wrapping_byte_add(skip), iov_len });
         (skip, room) = (0, room - iov_len);
         len += iov_len as u64;
     }
@@ -208,12 +183,12 @@ mod tests {
             (0..1500).map(|index| part(4096 * (1 + index * 2), 4096)).collect();
         let all = 1500 * 4096;
         let (parts, len) = parts_of(&memory, 0, all);
-        assert_eq!((parts.len(), len), (PARTS_MAX, PARTS_MAX as u64 * 4096));
+        assert_eq!((parts.0.len(), len), (PARTS_MAX, PARTS_MAX as u64 * 4096));
         let (rest, rest_len) = parts_of(&memory, len, all - len);
-        assert_eq!((rest.len(), len + rest_len), (1500 - PARTS_MAX, all));
-        assert_eq!(rest[0].iov_base, memory[PARTS_MAX].iov_base);
+        assert_eq!((rest.0.len(), len + rest_len), (1500 - PARTS_MAX, all));
+        assert_eq!(rest.0[0].iov_base, memory[PARTS_MAX].iov_base);
         let (parts, len) = parts_of(&memory, 4096 + 100, 5000);
-        assert_eq!((parts[0].iov_len, parts[1].iov_len, len), (3996, 1004, 5000));
+        assert_eq!((parts.0[0].iov_len, parts.0[1].iov_len, len), (3996, 1004, 5000));
         let long = [part(4096, 100 << 20)];
         assert_eq!(parts_of(&long, 0, 100 << 20).1, MOVE_BYTES_MAX);
     }

@@ -1,7 +1,7 @@
 //! How other threads talk to the worker of an image, and what it tells of itself.
 
 use crate::nbd::Sink;
-use crate::port::Task;
+use crate::port::{FileId, Task};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, read, write};
@@ -16,6 +16,7 @@ pub(super) struct Mailbox {
 #[derive(Default)]
 struct Mail {
     tasks: Vec<(Task, Arc<dyn Sink>)>,
+    ports: Vec<Registration>,
     closed: bool,
     /// The lock was released for good: the volume is at its end.
     released: bool,
@@ -31,8 +32,16 @@ impl std::fmt::Debug for Mailbox {
     }
 }
 
-/// What there is to be done.
+/// That a port knows the disk from now on, or no longer.
+pub(super) struct Registration {
+    pub(super) sink: Arc<dyn Sink>,
+    pub(super) file: FileId,
+    pub(super) is_there: bool,
+}
+
+/// What there is to be done: registrations before tasks, which are of ports that registered.
 pub(super) struct Taken {
+    pub(super) ports: Vec<Registration>,
     pub(super) tasks: Vec<(Task, Arc<dyn Sink>)>,
     pub(super) closed: bool,
     pub(super) released: bool,
@@ -55,6 +64,12 @@ impl Mailbox {
         }
     }
 
+    /// A port for the worker to know.
+    pub(super) fn note_port(&self, registration: Registration) {
+        self.lock().ports.push(registration);
+        self.ring();
+    }
+
     /// There will be no more.
     pub(super) fn close(&self) {
         self.lock().closed = true;
@@ -66,12 +81,18 @@ impl Mailbox {
         self.lock().released = true;
     }
 
+    /// Whether it was [released](Self::release).
+    pub(super) fn is_released(&self) -> bool {
+        self.lock().released
+    }
+
     /// All there is.
     pub(super) fn take(&self) -> Taken {
         drain(&self.bell);
         let mut mail = self.lock();
         let tasks = std::mem::take(&mut mail.tasks);
-        Taken { tasks, closed: mail.closed, released: mail.released }
+        let ports = std::mem::take(&mut mail.ports);
+        Taken { ports, tasks, closed: mail.closed, released: mail.released }
     }
 
     /// What rings when there is something.

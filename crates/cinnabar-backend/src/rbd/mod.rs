@@ -6,7 +6,9 @@
 //! * `open`: connecting, opening, measuring, taking the exclusive lock. `owner`: whose lock it was.
 //! * `proof`: by which numbers an image proves that nobody else wrote it.
 //! * `job`: a task of the port's as calls of librbd. `worker`: the thread of an image.
-//!   `mailbox`: how others talk to it. `client`: its handle.
+//!   `watched`: is the lock still ours?
+//!   `mailbox`: how others talk to it. `client`: its handle. `closing`: what is not
+//!   closed yet.
 //!
 //! All but the first two are there with the Cargo feature `ceph` only.
 //!
@@ -15,13 +17,16 @@
 //!   whatever becomes of the cluster.
 //! * A writable image is held by RBD's exclusive lock for as long as it is open. A client that lost
 //!   the lock serves nothing more of the image, and nothing that is cached of it is believed.
-//! * No thread of the daemon's own calls librbd for I/O: a call that hangs holds up this image alone.
+//! * No thread of the daemon's own calls librbd for I/O or for closing an image: a call that hangs holds
+//!   up this image alone. (Proofs are asked for by threads of their own.)
 
 pub mod error;
 pub mod spec;
 
 #[cfg(feature = "ceph")]
 mod client;
+#[cfg(feature = "ceph")]
+mod closing;
 #[cfg(feature = "ceph")]
 mod job;
 #[cfg(feature = "ceph")]
@@ -35,6 +40,8 @@ mod proof;
 #[cfg(feature = "ceph")]
 mod sys;
 #[cfg(feature = "ceph")]
+mod watched;
+#[cfg(feature = "ceph")]
 mod worker;
 
 pub use error::RbdError;
@@ -44,3 +51,15 @@ pub use spec::{RbdSpec, RbdSpecError};
 pub(crate) use client::Client;
 #[cfg(feature = "ceph")]
 pub(crate) use proof::judge;
+
+/// Waits until all images that were let go of are closed, for at most 15 s in all. For the end of a
+/// process: the libraries' threads must not outlive their code.
+pub fn finish_closing() {
+    #[cfg(feature = "ceph")]
+    {
+        let left = closing::wait(closing::WAIT_MAX);
+        if left > 0 {
+            tracing::warn!(left, "images are not closed: their clusters do not answer");
+        }
+    }
+}

@@ -4,7 +4,7 @@ use super::error::RbdError;
 use super::owner::{self, Owner};
 use super::proof::{Identity, Step};
 use super::spec::RbdSpec;
-use super::sys::{Cluster, Image, Locker};
+use super::sys::{Cluster, Image, Locker, Look};
 use rustix::io::Errno;
 
 /// Longest wait for the cluster while an image is opened or closed, in s.
@@ -16,6 +16,8 @@ const AUTO: &str = "auto ";
 
 /// An image that is open, and locked unless it is a snapshot.
 pub(super) struct Opened {
+    /// What looks at the header from now on. Goes before the image, whose connection it uses.
+    pub(super) look: Look,
     pub(super) image: Image,
     pub(super) identity: Identity,
     pub(super) size_bytes: u64,
@@ -36,6 +38,16 @@ pub(super) enum Held {
     },
     /// A snapshot, by its number.
     Snap(u64),
+}
+
+impl Held {
+    /// The lock, if it has one.
+    pub(super) fn own(&self) -> Option<&Locker> {
+        match self {
+            Self::Image { own, .. } => Some(own),
+            Self::Snap(_) => None,
+        }
+    }
 }
 
 /// Opens an image. `wait` is asked to wait a little while another client, which it is told, has the
@@ -62,13 +74,16 @@ pub(super) fn open(
         return Err(RbdError::OddSize(size_bytes));
     }
     let id = image.id().map_err(io("image id"))?;
+    let header = format!("rbd_header.{id}");
+    let look = Look::new(&image.cluster(), &spec.namespace, &header).map_err(io("the header"))?;
     let held = match &spec.snap {
         Some(snap) => Held::Snap(image.snap_number(snap).map_err(io("snapshot id"))?),
-        None => lock(spec, &image, format!("rbd_header.{id}"), wait)?,
+        None => lock(spec, &image, header, wait)?,
     };
     let identity = Identity::new(fsid, pool, &spec.namespace, &id);
-    set_patience(&image.cluster(), spec.give_up.map_or(0, |bound| bound.as_secs()));
-    Ok(Opened { image, identity, size_bytes, held })
+    // What is given up may still land, even behind another client's writes: nothing is.
+    set_patience(&image.cluster(), 0);
+    Ok(Opened { look, image, identity, size_bytes, held })
 }
 
 fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
@@ -82,6 +97,7 @@ fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
     for (option, value) in [
         // What is acknowledged is on the disks of all replicas.
         ("rbd_cache", "false"),
+        ("rbd_plugins", ""),
         // Our own writes leave the header as it is: its version is the proof.
         ("rbd_mtime_update_interval", "0"),
         ("rbd_atime_update_interval", "0"),
@@ -130,6 +146,11 @@ fn lock(
     header: String,
     wait: &mut dyn FnMut(&str) -> bool,
 ) -> Result<Held, RbdError> {
+    for (option, value) in image.settings().map_err(io("its configuration"))? {
+        if caches(&option, &value) {
+            return Err(RbdError::Cached(format!("{option} = {}", value.escape_debug())));
+        }
+    }
     if image.features().map_err(io("features"))? & EXCLUSIVE_LOCK == 0 {
         return Err(RbdError::NoExclusiveLock);
     }
@@ -154,6 +175,10 @@ fn lock(
                 continue;
             }
             return Err(RbdError::InUse(holder));
+        }
+        // A client that was away for a while comes back with another watch, and renames its lock.
+        if image.cluster().locker(&header).map_err(failed)?.as_ref() != Some(&locker) {
+            continue;
         }
         tracing::info!(
             image = spec.image_spec(),
@@ -180,6 +205,9 @@ fn lock(
         Errno::ROFS | Errno::BUSY | Errno::AGAIN => RbdError::InUse("another client".into()),
         errno => failed(errno),
     })?;
+    // Whoever had it before may have been fenced off by others, whose map an OSD may still lack:
+    // what is read with the newest map comes behind its last write.
+    image.cluster().wait_for_map().map_err(failed)?;
     let now = image.cluster().version(&header).map_err(failed)?;
     let own = image.cluster().locker(&header).map_err(failed)?;
     let own = own.filter(|own| own.client == format!("client.{client}"));
@@ -187,6 +215,17 @@ fn lock(
     let alone = step.was_alone(before, now);
     tracing::debug!(image = spec.image_spec(), found, before, now, ?step, alone, "locked");
     Ok(Held::Image { header, own, found: if alone { found } else { 0 } })
+}
+
+/// Whether a setting has librbd acknowledge what is not on the disks of all replicas. An image's own
+/// ones, and its pool's, go before ours.
+fn caches(option: &str, value: &str) -> bool {
+    match option {
+        "rbd_cache" => value != "false",
+        "rbd_plugins" => !value.is_empty(),
+        "rbd_persistent_cache_mode" => value != "disabled",
+        _ => false,
+    }
 }
 
 /// Notes for the next daemon here who has the image, if the header is as it was found. `None`: it is

@@ -4,6 +4,8 @@
 //! daemon on the same host can tell at once that the process is gone. It says so of no process that
 //! it can't see: of another boot, which may be another host's, or of another PID namespace.
 
+use rustix::io::Errno;
+use rustix::process::{Pid, test_kill_process};
 use std::ffi::CStr;
 use std::fmt;
 
@@ -41,7 +43,7 @@ impl Owner {
     /// Whether it is known that the process is gone.
     pub(super) fn is_dead(&self) -> bool {
         let Some(here) = here() else { return false };
-        here == (self.boot.clone(), self.namespace) && began(self.pid) != Some(self.began)
+        here == (self.boot.clone(), self.namespace) && is_gone(self.pid, self.began)
     }
 
     /// Reads what [`Display`](fmt::Display) wrote.
@@ -83,16 +85,47 @@ fn here() -> Option<(String, u64)> {
     Some((boot, namespace))
 }
 
-/// When a process began; `None`: there is none. A zombie is none: it does no I/O any more.
-fn began(pid: u32) -> Option<u64> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // Behind the name, which may hold blanks and brackets: fields 3 and 22.
-    let mut fields = stat.rsplit_once(") ")?.1.split(' ');
-    let state = fields.next()?;
-    if state == "Z" || state == "X" {
-        return None;
+/// Whether the process that began then is gone for sure: there is none of that number, or another.
+/// That `/proc` does not show it proves nothing: it may hide other users' (`hidepid`).
+fn is_gone(pid: u32, began_then: u64) -> bool {
+    let number = i32::try_from(pid).ok().and_then(Pid::from_raw);
+    let Some(number) = number else { return false };
+    if test_kill_process(number) == Err(Errno::SRCH) {
+        return true;
     }
-    fields.nth(18)?.parse().ok()
+    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| match State::parse(&stat) {
+        Some(State::Dead) => true,
+        Some(State::Since(began)) => began != began_then,
+        None => false,
+    })
+}
+
+/// What `/proc/PID/stat` says.
+enum State {
+    /// A zombie: it does no I/O any more.
+    Dead,
+    /// It began then.
+    Since(u64),
+}
+
+impl State {
+    fn parse(stat: &str) -> Option<Self> {
+        // Behind the name, which may hold blanks and brackets: fields 3 and 22.
+        let mut fields = stat.rsplit_once(") ")?.1.split(' ');
+        match fields.next()? {
+            "Z" | "X" => Some(Self::Dead),
+            _ => Some(Self::Since(fields.nth(18)?.parse().ok()?)),
+        }
+    }
+}
+
+/// When a process began; `None`: there is none, or it can't be told.
+fn began(pid: u32) -> Option<u64> {
+    match State::parse(&std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?)? {
+        State::Dead => None,
+        State::Since(began) => Some(began),
+    }
 }
 
 fn line(path: &str) -> Option<String> {

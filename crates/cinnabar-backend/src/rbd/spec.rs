@@ -2,12 +2,9 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 /// Longest name of a pool, a namespace, an image or a snapshot, in bytes.
 const NAME_BYTES_MAX: usize = 255;
-/// Most that can be asked for: a day.
-const GIVE_UP_S_MAX: u64 = 86_400;
 /// Ceph's own defaults.
 const ID: &str = "admin";
 const CONF: &str = "/etc/ceph/ceph.conf";
@@ -27,8 +24,6 @@ pub struct RbdSpec {
     pub id: String,
     /// Ceph's configuration file.
     pub conf: PathBuf,
-    /// How long an operation is waited for; `None`: as long as it takes.
-    pub give_up: Option<Duration>,
 }
 
 /// Why a text is no RBD image.
@@ -41,9 +36,7 @@ pub enum RbdSpecError {
     #[error("a name has 1 to {NAME_BYTES_MAX} bytes, none of them a control character")]
     Name,
     /// An option.
-    #[error(
-        "{0:?} is no option (id=USER, conf=PATH, namespace=NAME, give_up_s=1 to {GIVE_UP_S_MAX}, 0 = never)"
-    )]
+    #[error("{0:?} is no option (id=USER, conf=PATH, namespace=NAME)")]
     Option(String),
 }
 
@@ -67,7 +60,7 @@ impl RbdSpec {
             _ => return Err(RbdSpecError::Place(place.into())),
         };
         let (id, conf) = (ID.to_owned(), PathBuf::from(CONF));
-        let mut spec = Self { pool, namespace, image, snap, id, conf, give_up: None };
+        let mut spec = Self { pool, namespace, image, snap, id, conf };
         for option in options.split(',').skip(1) {
             spec.set(option, base).ok_or_else(|| RbdSpecError::Option(option.into()))?;
         }
@@ -83,10 +76,6 @@ impl RbdSpec {
             // Either of the two ways to say it, not both.
             ("namespace", namespace) if self.namespace.is_empty() => {
                 self.namespace = name(namespace).ok()?;
-            }
-            ("give_up_s", seconds) => {
-                let seconds = seconds.parse().ok().filter(|s| (0..=GIVE_UP_S_MAX).contains(s))?;
-                self.give_up = (seconds > 0).then(|| Duration::from_secs(seconds));
             }
             _ => return None,
         }
@@ -119,9 +108,6 @@ impl fmt::Display for RbdSpec {
         if self.conf != Path::new(CONF) {
             write!(f, ",conf={}", self.conf.display())?;
         }
-        if let Some(give_up) = self.give_up {
-            write!(f, ",give_up_s={}", give_up.as_secs())?;
-        }
         write!(f, ":{}", self.image_spec())
     }
 }
@@ -150,15 +136,15 @@ mod tests {
             ":rbd/vm1",
             ":rbd/tenant/vm1",
             ":rbd/golden@base",
-            ",id=vm,conf=/etc/ceph/b.conf,give_up_s=30:rbd/a:b,c=d",
+            ",id=vm,conf=/etc/ceph/b.conf:rbd/a:b,c=d",
         ] {
             let spec = parse(text).expect(text);
             assert_eq!(spec.to_string(), format!("rbd{text}"));
             assert_eq!(parse(&spec.to_string()[3..]), Ok(spec));
         }
-        let spec = parse(",conf=b.conf,namespace=tenant,give_up_s=0:p/i@s").expect("well-formed");
+        let spec = parse(",conf=b.conf,namespace=tenant:p/i@s").expect("well-formed");
         assert_eq!(spec.to_string(), "rbd,conf=/etc/cinnabar/b.conf:p/tenant/i@s");
-        assert_eq!((spec.id.as_str(), spec.give_up), ("admin", None));
+        assert_eq!(spec.id, "admin");
         assert_eq!(spec.place(), "rbd:/etc/cinnabar/b.conf:p/tenant/i@s");
     }
 
@@ -179,8 +165,8 @@ mod tests {
             ",id:p/i",
             ",id=:p/i",
             ",conf=:p/i",
-            ",give_up_s=-1:p/i",
-            ",give_up_s=86401:p/i",
+            // A write that is given up may land later: there is no such option.
+            ",give_up_s=30:p/i",
             ",pool=x:p/i",
             ",namespace=n:p/m/i",
             &long,

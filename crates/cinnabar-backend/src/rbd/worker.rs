@@ -1,12 +1,12 @@
 //! The thread of an image: tasks in, calls of librbd out, completions back.
 //!
-//! librados repeats by itself what a lost connection owes, for as long as it takes or as
-//! `give_up_s` says: a cluster that is out of reach shows here by completions that do not come. Another
+//! librados repeats by itself what a lost connection owes, for as long as it takes: a cluster that is out of reach shows here by completions that do not come. Another
 //! client that takes the lock shows by an error, which is final: the volume has to be attached again.
 
 use super::job::Job;
-use super::mailbox::{Mailbox, drain};
+use super::mailbox::{Mailbox, Registration, drain};
 use super::sys::Image;
+use super::watched::{self, Verdict, Watched};
 use crate::nbd::Sink;
 use crate::port::{Extent, FileId, Task, Whole};
 use cinnabar_engine::units::ByteSpan;
@@ -23,14 +23,14 @@ const DEPTH_MAX: usize = 256;
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// A job that waits for so long is told of, and again as often.
 const SILENT_AFTER: Duration = Duration::from_secs(10);
-/// An image without any call for so long is read: does the cluster still serve this client?
-const IDLE_LOOK_AFTER: Duration = Duration::from_secs(10);
 
 const LOST: &str = "another client has taken the image's lock, or the cluster has fenced this one off: \
     nothing of it is served until the volume is removed and added again";
 
 /// See the module.
 pub(super) struct Worker {
+    /// Goes before the image, whose connection it uses.
+    watched: Watched,
     image: Arc<Image>,
     mailbox: Arc<Mailbox>,
     /// Announces completions.
@@ -44,14 +44,19 @@ pub(super) struct Worker {
     /// Jobs with a call under way: when each came, by number.
     under_way: BTreeMap<u64, Instant>,
     next_number: u64,
-    /// Whom to tell that the lock is lost: each port that had a job of data.
-    tellers: Vec<(Arc<dyn Sink>, FileId)>,
+    /// Whom to tell that the lock is lost: each port that knows the disk, by its name there. It may
+    /// have cached blocks of an earlier life, and never a job.
+    ports: Vec<(Arc<dyn Sink>, FileId)>,
+    /// None of them was told of the last loss.
+    untold: bool,
     lost: bool,
     released: bool,
     /// When something last completed.
     heard: Instant,
     /// The cluster is silent, and that was told.
     silent: bool,
+    /// Since when.
+    silent_since: Instant,
     told: Option<Instant>,
     collected: Vec<(Box<Job>, Result<u64, Errno>)>,
 }
@@ -62,9 +67,11 @@ impl Worker {
         mailbox: Arc<Mailbox>,
         events: OwnedFd,
         (name, read_only): (String, bool),
+        watched: Watched,
         size_bytes: Box<dyn Fn() -> u64 + Send>,
     ) -> Self {
         Self {
+            watched,
             image,
             mailbox,
             events,
@@ -74,11 +81,13 @@ impl Worker {
             waiting: VecDeque::new(),
             under_way: BTreeMap::new(),
             next_number: 0,
-            tellers: Vec::new(),
+            ports: Vec::new(),
+            untold: true,
             lost: false,
             released: false,
             heard: Instant::now(),
             silent: false,
+            silent_since: Instant::now(),
             told: None,
             collected: Vec::new(),
         }
@@ -89,6 +98,9 @@ impl Worker {
         loop {
             let mail = self.mailbox.take();
             self.released |= mail.released;
+            for port in mail.ports {
+                self.note_port(port);
+            }
             for (task, sink) in mail.tasks {
                 self.accept(task, sink);
             }
@@ -101,6 +113,7 @@ impl Worker {
             self.start();
             self.wait();
             self.collect();
+            self.watch();
             self.look();
         }
         // The image may be closed here, which takes as long as the cluster does.
@@ -119,7 +132,6 @@ impl Worker {
         if job.writes() && (self.read_only || self.released) {
             return job.finish(Err(Errno::ROFS));
         }
-        self.note_teller(&job);
         self.waiting.push_back(job);
     }
 
@@ -128,13 +140,37 @@ impl Worker {
         self.next_number
     }
 
-    /// A port with data of the disk hears of it once, by the name that the disk has there now.
-    fn note_teller(&mut self, job: &Job) {
-        let Some((sink, file)) = job.teller() else { return };
-        match self.tellers.iter_mut().find(|(known, _)| Arc::ptr_eq(known, sink)) {
-            Some((_, known)) => *known = file,
-            None => self.tellers.push((Arc::clone(sink), file)),
+    /// A port came or went. One that comes too late is told at once.
+    fn note_port(&mut self, Registration { sink, file, is_there }: Registration) {
+        let place =
+            self.ports.iter().position(|(known, name)| Arc::ptr_eq(known, &sink) && *name == file);
+        match (place, is_there) {
+            (None, true) => {
+                if self.lost {
+                    self.tell(&sink, file);
+                }
+                self.ports.push((sink, file));
+            }
+            (Some(place), false) => {
+                self.ports.swap_remove(place);
+            }
+            (Some(_), true) | (None, false) => {}
         }
+    }
+
+    /// Nothing that a port has of the image is to be believed.
+    fn tell(&mut self, sink: &Arc<dyn Sink>, file: FileId) {
+        let all = ByteSpan::new(0, (self.size_bytes)());
+        sink.restarted(file, vec![all], std::mem::take(&mut self.untold));
+    }
+
+    fn tell_all(&mut self) {
+        self.untold = true;
+        let ports = std::mem::take(&mut self.ports);
+        for (sink, file) in &ports {
+            self.tell(sink, *file);
+        }
+        self.ports = ports;
     }
 
     /// Starts what waits, as far as there is room.
@@ -164,7 +200,8 @@ impl Worker {
             PollFd::from_borrowed_fd(self.mailbox.bell(), PollFlags::IN),
             PollFd::new(&self.events, PollFlags::IN),
         ];
-        let timeout = if self.under_way.is_empty() { IDLE_LOOK_AFTER } else { LOOK_EVERY };
+        let idle = self.under_way.is_empty() && self.watched.under_way().is_none();
+        let timeout = if idle { watched::LOOK_EVERY } else { LOOK_EVERY };
         let timeout = Timespec::try_from(timeout).expect("seconds");
         // An error is a signal: what is ready is looked at all the same.
         let _ready = poll(&mut polls, Some(&timeout));
@@ -192,7 +229,9 @@ impl Worker {
     fn end(&mut self, job: Box<Job>, mut result: Result<(), Errno>) {
         self.under_way.remove(&job.number);
         // EROFS: a write without the lock. ESHUTDOWN: of a client that was fenced off.
-        let is_lost = result == Err(Errno::SHUTDOWN) || job.writes() && result == Err(Errno::ROFS);
+        let is_lost = self.lost
+            || result == Err(Errno::SHUTDOWN)
+            || job.writes() && result == Err(Errno::ROFS);
         if is_lost {
             self.lose();
             result = Err(Errno::IO);
@@ -211,10 +250,7 @@ impl Worker {
         }
         tracing::error!(image = self.name, "{LOST}");
         self.mailbox.set_trouble(Some(LOST.into()));
-        let all = ByteSpan::new(0, (self.size_bytes)());
-        for (at, (sink, file)) in self.tellers.iter().enumerate() {
-            sink.restarted(*file, vec![all], at == 0);
-        }
+        self.tell_all();
         self.refuse_waiting(Errno::IO);
     }
 
@@ -226,37 +262,65 @@ impl Worker {
 
     fn note_answer(&mut self) {
         let now = Instant::now();
-        if std::mem::take(&mut self.silent) {
-            let silent_s = (now - self.heard).as_secs_f64();
+        let hangs = |since| now.duration_since(since) >= SILENT_AFTER;
+        if !self.watched.under_way().is_some_and(hangs) && std::mem::take(&mut self.silent) {
+            let silent_s = (now - self.silent_since).as_secs_f64();
             tracing::info!(image = self.name, silent_s, "the cluster answers again");
-            self.mailbox.set_trouble(None);
+            if !self.lost {
+                self.mailbox.set_trouble(None);
+            }
         }
         self.heard = now;
     }
 
-    /// Looks whether the cluster has been silent for too long, or may have forgotten this client.
+    /// Looks at the lock now and then.
+    fn watch(&mut self) {
+        // What is lost stays so; and releasing it is no loss, which a look under way may see.
+        if self.watched.under_way().is_none() && (self.lost || self.mailbox.is_released()) {
+            return;
+        }
+        let Some(verdict) = self.watched.step(Instant::now()) else { return };
+        if !matches!(verdict, Verdict::Unknown(Errno::TIMEDOUT)) {
+            self.note_answer();
+        }
+        match verdict {
+            Verdict::Ours => {}
+            _ if self.lost || self.mailbox.is_released() => {}
+            Verdict::Lost => self.lose(),
+            Verdict::Regained => {
+                tracing::warn!(
+                    image = self.name,
+                    "the lock was taken anew; nothing cached is believed"
+                );
+                self.tell_all();
+            }
+            Verdict::Unknown(errno) => {
+                tracing::warn!(image = self.name, %errno, "who has the lock can't be told");
+            }
+        }
+    }
+
+    /// Looks whether the cluster has been silent for too long. A job that ends shows no more than
+    /// that its own object's OSD answers, if any had to: a look that hangs counts by itself.
     fn look(&mut self) {
         let now = Instant::now();
-        let silent = now - self.heard;
-        match self.under_way.values().min() {
-            None if self.lost || silent < IDLE_LOOK_AFTER => {}
-            None => {
-                let look = Box::new(Job::look(self.number()));
-                self.begin(look);
-            }
-            Some(_) if silent < SILENT_AFTER => {}
-            Some(_) => {
-                self.silent = true;
-                let text = format!("the cluster does not answer (for {} s)", silent.as_secs());
-                if self.told.is_none_or(|told| now - told >= SILENT_AFTER) {
-                    self.told = Some(now);
-                    let under_way = self.under_way.len() + self.waiting.len();
-                    tracing::warn!(image = self.name, under_way, "{text}");
-                }
-                if !self.lost {
-                    self.mailbox.set_trouble(Some(text));
-                }
-            }
+        let oldest = self.under_way.values().min().map(|_| self.heard);
+        let Some(since) = oldest.into_iter().chain(self.watched.under_way()).min() else { return };
+        let silent = now.saturating_duration_since(since);
+        if silent < SILENT_AFTER {
+            return;
+        }
+        if !std::mem::replace(&mut self.silent, true) {
+            self.silent_since = since;
+        }
+        let text = format!("the cluster does not answer (for {} s)", silent.as_secs());
+        if self.told.is_none_or(|told| now - told >= SILENT_AFTER) {
+            self.told = Some(now);
+            let under_way = self.under_way.len() + self.waiting.len();
+            tracing::warn!(image = self.name, under_way, "{text}");
+        }
+        if !self.lost {
+            self.mailbox.set_trouble(Some(text));
         }
     }
 }

@@ -95,7 +95,9 @@ pub fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
-    match run(cli.command) {
+    let done = run(cli.command);
+    cinnabar_backend::rbd::finish_closing();
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             failure::print(&failure);

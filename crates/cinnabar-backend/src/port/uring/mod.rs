@@ -309,6 +309,7 @@ impl Port for Uring {
         let entry = self.files.vacant_entry();
         let file = FileId(entry.key() as u32);
         self.ring.set_file(file.0, disk.as_fd().as_raw_fd())?;
+        self.helpers.register(file, &disk);
         entry.insert(File { disk, in_flight: 0, in_ring: 0, waiting: VecDeque::new() });
         self.share();
         Ok(file)
@@ -320,7 +321,8 @@ impl Port for Uring {
         if let Err(errno) = self.ring.set_file(file.0, -1) {
             tracing::warn!(%errno, "the ring did not let go of a file");
         }
-        self.files.remove(file.0 as usize);
+        let gone = self.files.remove(file.0 as usize);
+        self.helpers.unregister(file, &gone.disk);
         self.share();
     }
 

@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::path::Path;
 
 /// The name of RBD's lock on a header object (`RBD_LOCK_NAME`).
-const LOCK: &CStr = c"rbd_lock";
+pub(super) const LOCK: &CStr = c"rbd_lock";
 /// Text of one answer about a lock, in bytes.
 const ANSWER_BYTES: usize = 1024;
 
@@ -91,6 +91,11 @@ impl Cluster {
         self.io
     }
 
+    /// The connection's handle.
+    pub(super) fn rados(&self) -> raw::Rados {
+        self.rados
+    }
+
     /// The number of the pool.
     pub(in super::super) fn pool_number(&self) -> i64 {
         // SAFETY: the pool's handle lives as long as `self`.
@@ -123,6 +128,11 @@ impl Cluster {
         // SAFETY: the text ends with a zero byte, and the library may write to it. 0 s: as long as
         // the cluster is configured for.
         checked(unsafe { raw::rados_blocklist_add(self.rados, address.as_mut_ptr().cast(), 0) })?;
+        self.wait_for_map()
+    }
+
+    /// Waits for the newest map: operations that follow bring it to the OSDs that lack it.
+    pub(in super::super) fn wait_for_map(&self) -> Result<(), Errno> {
         // SAFETY: the handle is connected.
         checked(unsafe { raw::rados_wait_for_latest_osdmap(self.rados) }).map(drop)
     }

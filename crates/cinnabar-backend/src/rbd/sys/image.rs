@@ -17,6 +17,8 @@ const ID_BYTES: usize = 256;
 const WATCHERS_MAX: usize = 64;
 /// Completions taken at once.
 const TAKEN_MAX: usize = 64;
+/// Settings of an image; Ceph 18 has some 70.
+const SETTINGS_MAX: usize = 512;
 
 /// See the module.
 #[derive(Debug)]
@@ -79,6 +81,24 @@ impl Image {
         // SAFETY: see `size_bytes`.
         checked(unsafe { raw::rbd_get_features(self.image, &raw mut features) })?;
         Ok(features)
+    }
+
+    /// librbd's settings, by name, as they hold for this image.
+    pub(in super::super) fn settings(&self) -> Result<Vec<(String, String)>, Errno> {
+        let none =
+            raw::Setting { name: std::ptr::null_mut(), value: std::ptr::null_mut(), source: 0 };
+        let (mut settings, mut count) = (vec![none; SETTINGS_MAX], count_of(SETTINGS_MAX));
+        // SAFETY: room for as many as are named; so many were filled in with texts that end with
+        // zero bytes and live until the cleanup.
+        unsafe {
+            checked(raw::rbd_config_image_list(self.image, settings.as_mut_ptr(), &raw mut count))?;
+            let text = |text| CStr::from_ptr(text).to_string_lossy().into_owned();
+            let found = usize::try_from(count).unwrap_or(0);
+            let found = settings[..found].iter().map(|one| (text(one.name), text(one.value)));
+            let found = found.collect();
+            raw::rbd_config_image_list_cleanup(settings.as_mut_ptr(), count);
+            Ok(found)
+        }
     }
 
     /// Its id within the pool, which a new name does not change.
@@ -155,17 +175,20 @@ impl Image {
             return Err(back(errno));
         }
         // SAFETY: the box is alive, and looked at before the library can complete anything.
-        let call = unsafe { (*job).call() };
+        let (call, list, count) = unsafe {
+            let call = (*job).call();
+            let parts = (*job).parts();
+            (call, parts.as_ptr(), count_of(parts.len()))
+        };
         // SAFETY: the memory that a read or write names belongs to the job, which is freed only
-        // when the completion has come back; the list itself is needed during the call only.
+        // when the completion has come back. So does the list: of several pieces librbd keeps the
+        // pointer, and reads it when the data is there.
         let result = unsafe {
             match &call {
-                Call::Read { offset, parts } => {
-                    let (list, count) = (parts.as_ptr(), count_of(parts.len()));
+                Call::Read { offset } => {
                     raw::rbd_aio_readv(self.image, list, count, *offset, completion)
                 }
-                Call::Write { offset, parts } => {
-                    let (list, count) = (parts.as_ptr(), count_of(parts.len()));
+                Call::Write { offset } => {
                     raw::rbd_aio_writev(self.image, list, count, *offset, completion)
                 }
                 Call::Flush => raw::rbd_aio_flush(self.image, completion),

@@ -8,13 +8,24 @@
 
 mod cluster;
 mod image;
+mod look;
 mod raw;
 
 pub(super) use cluster::{Cluster, Locker};
 pub(super) use image::Image;
+pub(super) use look::{Look, Seen};
 
+use libc::iovec;
 use rustix::io::Errno;
+use smallvec::SmallVec;
 use std::ffi::{CString, c_int};
+
+/// Memory of a call: pieces of what a task owns.
+#[derive(Default)]
+pub(super) struct Parts(pub(super) SmallVec<[iovec; 4]>);
+
+// SAFETY: the pieces go along with the task that owns them, which may go to any thread.
+unsafe impl Send for Parts {}
 
 /// A result of the libraries: negative error numbers.
 fn checked(result: c_int) -> Result<c_int, Errno> {

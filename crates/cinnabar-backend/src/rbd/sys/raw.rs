@@ -25,6 +25,15 @@ pub(super) struct Watcher {
     pub(super) cookie: u64,
 }
 
+/// `rbd_config_option_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct Setting {
+    pub(super) name: *mut c_char,
+    pub(super) value: *mut c_char,
+    pub(super) source: c_int,
+}
+
 #[link(name = "rados")]
 unsafe extern "C" {
     pub(super) fn rados_create(cluster: *mut Rados, id: *const c_char) -> c_int;
@@ -46,6 +55,7 @@ unsafe extern "C" {
     pub(super) fn rados_wait_for_latest_osdmap(cluster: Rados) -> c_int;
     pub(super) fn rados_blocklist_add(cluster: Rados, address: *mut c_char, seconds: u32) -> c_int;
     pub(super) fn rados_ioctx_create(cluster: Rados, pool: *const c_char, io: *mut IoCtx) -> c_int;
+    pub(super) fn rados_ioctx_create2(cluster: Rados, pool: i64, io: *mut IoCtx) -> c_int;
     pub(super) fn rados_ioctx_destroy(io: IoCtx);
     pub(super) fn rados_ioctx_set_namespace(io: IoCtx, namespace: *const c_char);
     pub(super) fn rados_ioctx_get_id(io: IoCtx) -> i64;
@@ -79,6 +89,27 @@ unsafe extern "C" {
         modified: *mut libc::time_t,
         flags: c_int,
     ) -> c_int;
+    pub(super) fn rados_aio_create_completion2(
+        argument: *mut c_void,
+        callback: Option<unsafe extern "C" fn(Completion, *mut c_void)>,
+        completion: *mut Completion,
+    ) -> c_int;
+    pub(super) fn rados_aio_exec(
+        io: IoCtx,
+        object: *const c_char,
+        completion: Completion,
+        class: *const c_char,
+        method: *const c_char,
+        input: *const c_char,
+        input_len: usize,
+        output: *mut c_char,
+        output_len: usize,
+    ) -> c_int;
+    pub(super) fn rados_aio_is_complete(completion: Completion) -> c_int;
+    pub(super) fn rados_aio_wait_for_complete(completion: Completion) -> c_int;
+    pub(super) fn rados_aio_get_return_value(completion: Completion) -> c_int;
+    pub(super) fn rados_aio_cancel(io: IoCtx, completion: Completion) -> c_int;
+    pub(super) fn rados_aio_release(completion: Completion);
     pub(super) fn rados_list_lockers(
         io: IoCtx,
         object: *const c_char,
@@ -119,6 +150,12 @@ unsafe extern "C" {
     pub(super) fn rbd_close(image: RbdImage) -> c_int;
     pub(super) fn rbd_get_size(image: RbdImage, size: *mut u64) -> c_int;
     pub(super) fn rbd_get_features(image: RbdImage, features: *mut u64) -> c_int;
+    pub(super) fn rbd_config_image_list(
+        image: RbdImage,
+        settings: *mut Setting,
+        count: *mut c_int,
+    ) -> c_int;
+    pub(super) fn rbd_config_image_list_cleanup(settings: *mut Setting, count: c_int);
     pub(super) fn rbd_get_id(image: RbdImage, id: *mut c_char, len: usize) -> c_int;
     pub(super) fn rbd_snap_get_id(image: RbdImage, snap: *const c_char, id: *mut u64) -> c_int;
     pub(super) fn rbd_lock_acquire(image: RbdImage, mode: c_int) -> c_int;

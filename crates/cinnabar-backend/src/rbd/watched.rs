@@ -1,0 +1,109 @@
+//! Whether the lock is still ours: the header is looked at every few seconds, whatever else there is
+//! to do.
+
+use super::sys::{Locker, Look, Seen};
+use rustix::io::Errno;
+use std::time::{Duration, Instant};
+
+/// How often it is looked.
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+
+/// What a look shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// All is as it was.
+    Ours,
+    /// The lock is ours again, perhaps after another's: librbd has taken it anew. Nothing that is
+    /// cached is to be believed.
+    Regained,
+    /// It is another's or nobody's, or the cluster has fenced this client off.
+    Lost,
+    /// The question failed.
+    Unknown(Errno),
+}
+
+/// See the module.
+pub(super) struct Watched {
+    look: Look,
+    /// The lock; none of a snapshot, which may be looked at by any client that is not fenced off.
+    own: Option<Seen>,
+    /// When the last look began.
+    since: Instant,
+    under_way: bool,
+}
+
+impl Watched {
+    pub(super) fn new(look: Look, own: Option<&Locker>) -> Self {
+        let seen = |own: &Locker| Seen { client: own.client.clone(), cookie: own.cookie.clone() };
+        Self { look, own: own.map(seen), since: Instant::now(), under_way: false }
+    }
+
+    /// When the look under way began.
+    pub(super) fn under_way(&self) -> Option<Instant> {
+        self.under_way.then_some(self.since)
+    }
+
+    /// Looks again if it is time to; or what the look has shown that was under way.
+    pub(super) fn step(&mut self, now: Instant) -> Option<Verdict> {
+        if self.under_way {
+            let answer = self.look.taken()?;
+            self.under_way = false;
+            return Some(judge(&mut self.own, answer));
+        }
+        if now.duration_since(self.since) < LOOK_EVERY {
+            return None;
+        }
+        self.since = now;
+        match self.look.start() {
+            Ok(()) => self.under_way = true,
+            Err(errno) => return Some(judge(&mut self.own, Err(errno))),
+        }
+        None
+    }
+}
+
+/// What an answer means to who has `own`.
+fn judge(own: &mut Option<Seen>, answer: Result<Option<Seen>, Errno>) -> Verdict {
+    let seen = match answer {
+        Ok(seen) => seen,
+        // Fenced off, or the image is gone.
+        Err(Errno::SHUTDOWN | Errno::NOENT) => return Verdict::Lost,
+        Err(errno) => return Verdict::Unknown(errno),
+    };
+    match (own, seen) {
+        (None, _) => Verdict::Ours,
+        (Some(own), Some(seen)) if own.client == seen.client => {
+            if own.cookie == seen.cookie {
+                return Verdict::Ours;
+            }
+            *own = seen;
+            Verdict::Regained
+        }
+        _ => Verdict::Lost,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_own_lock_counts() {
+        let seen =
+            |client: &str, cookie: &str| Seen { client: client.into(), cookie: cookie.into() };
+        let mut own = Some(seen("client.1", "auto 7"));
+        let same = own.clone();
+        assert_eq!(judge(&mut own, Ok(same)), Verdict::Ours);
+        assert_eq!(judge(&mut own, Ok(Some(seen("client.2", "auto 7")))), Verdict::Lost);
+        assert_eq!(judge(&mut own, Ok(None)), Verdict::Lost);
+        assert_eq!(judge(&mut own, Err(Errno::SHUTDOWN)), Verdict::Lost);
+        assert_eq!(judge(&mut own, Err(Errno::IO)), Verdict::Unknown(Errno::IO));
+        // After a loss of the watch, once.
+        let anew = Some(seen("client.1", "auto 8"));
+        assert_eq!(judge(&mut own, Ok(anew.clone())), Verdict::Regained);
+        assert_eq!(judge(&mut own, Ok(anew)), Verdict::Ours);
+        // A snapshot has no lock; the image's may be anyone's.
+        assert_eq!(judge(&mut None, Ok(Some(seen("client.2", "auto 7")))), Verdict::Ours);
+        assert_eq!(judge(&mut None, Err(Errno::SHUTDOWN)), Verdict::Lost);
+    }
+}
