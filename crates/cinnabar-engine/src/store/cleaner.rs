@@ -74,7 +74,7 @@ struct Air {
     now: u64,
     least: u64,
     most: u64,
-    /// As [`Endurance`](crate::Endurance) has it: what a log without enough air would write to the SSD
+    /// As [`Endurance`] has it: what a log without enough air would write to the SSD
     /// again and again.
     reinserted_256ths: u64,
 }
