@@ -71,7 +71,7 @@ pub(crate) fn volumes_that_can_not_be_used() -> Result<()> {
     )?;
     expect(cache.attach(&at("own", &file("cache.img"))), "it is the cache device", "once")?;
     expect(cache.attach(&rig.volume("missing")), "no such file", "path")?;
-    expect(cache.attach(&at("x", "ftp:pool/image")), "is not a backend", "file:PATH")?;
+    expect(cache.attach(&at("x", "iscsi:disk")), "is not a backend", "file:PATH")?;
     std::fs::write(rig.path("empty"), "")?;
     expect(cache.attach(&rig.volume("empty")), "empty", "truncate")?;
     std::fs::write(rig.path("odd"), [1; 1000])?;

@@ -214,7 +214,7 @@ fn what_can_not_be_done_is_refused_in_one_line() {
         ("vm 1", "empty.raw", "it is empty"),
         ("vm 1", "none.raw", "no such file"),
         ("vm 1", "w.log", "in use"),
-        ("vm 1", "ftp:pool/vm1", "is not a backend"),
+        ("vm 1", "iscsi:vm1", "is not a backend"),
         ("vm 1", "nbd:vm1", "in \"nbd:\""),
         ("vm 1", "sim:hdd:file:vm1.raw", "a model in front"),
     ] {
