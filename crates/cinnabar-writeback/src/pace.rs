@@ -123,7 +123,7 @@ impl Pace {
     /// How many requests may be under way.
     pub(crate) fn at_most(&self) -> u32 {
         match self.reason {
-            PaceReason::Off | PaceReason::Idle => self.free.depth,
+            PaceReason::Off | PaceReason::Idle => self.free.depth.max(self.floor),
             PaceReason::Pressed => self.pressed(),
             _ => self.depth.max(self.floor).max(1),
         }
@@ -179,7 +179,7 @@ impl Pace {
             return;
         }
         self.decided = now;
-        let bounds = self.at_most() == self.free.depth;
+        let bounds = (self.free.depth..=self.free.hurried()).contains(&self.at_most());
         self.free.decide(now, tick_ns, bounds);
         let since = self.missed.map_or(u64::MAX, |at| now.since_ns(at));
         let was_free = matches!(self.reason, PaceReason::Off | PaceReason::Idle);
@@ -194,10 +194,12 @@ impl Pace {
             (self.wrote, self.waited) = (false, false);
         }
         self.crowded = false;
+        self.floor = self.needs(load);
         if self.reason == PaceReason::Idle {
+            // What misses bore once says nothing of now.
+            self.depth = 0;
             return;
         }
-        self.floor = self.needs(load);
         if load.pressed {
             self.reason = PaceReason::Pressed;
         } else if self.floor > self.depth {

@@ -175,6 +175,17 @@ fn a_back_end_of_varied_latencies_gets_enough() {
     assert_eq!(least, 8);
     pace.decide(Instant(500 * TICK_NS), TICK_NS, &Load { pressed: true, ..load });
     assert_eq!(pace.pressed(), 32, "what must not wait has more");
+    let overdue = Load { dirty_blocks: 1_000, age_ns: S, ..load };
+    pace.decide(Instant(501 * TICK_NS), TICK_NS, &overdue);
+    assert_eq!((pace.at_most(), pace.reason), (32, PaceReason::Idle), "so has what is late");
+    // Requests that stay quick with so many lead on from there.
+    for tick in 502..506 {
+        let now = Instant(tick * TICK_NS);
+        pace.writes(32, true);
+        pace.wrote(1, Sent { at: now, alone: false }, 10_000_000);
+        pace.decide(now, TICK_NS, &overdue);
+    }
+    assert!(pace.at_most() > 64, "{}", pace.at_most());
 }
 
 /// Answers to requests of before say nothing of the bound of now.
