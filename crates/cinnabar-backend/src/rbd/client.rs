@@ -158,7 +158,7 @@ impl Client {
     }
 
     /// See [`Proof::take_proof`](crate::Proof::take_proof): releases the lock, after which nothing
-    /// is written here, and whoever takes it changes the version.
+    /// is written here, and each client that takes it changes the version.
     pub(crate) fn take_proof(&self) -> Result<Option<ProofToken>, ProofError> {
         let Held::Image { header, .. } = &self.held else { return self.read_proof() };
         let Some(found) = self.version_under_lock()? else { return Ok(None) };

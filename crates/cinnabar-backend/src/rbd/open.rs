@@ -11,7 +11,7 @@ use rustix::io::Errno;
 const OPEN_S: u64 = 10;
 /// `RBD_FEATURE_EXCLUSIVE_LOCK`.
 const EXCLUSIVE_LOCK: u64 = 1 << 2;
-/// What librbd's own lock is called by its holder, before the number of its watch.
+/// The name that a holder gives librbd's own lock, before the number of its watch.
 const AUTO: &str = "auto ";
 
 /// An image that is open, and locked unless it is a snapshot.
@@ -205,7 +205,7 @@ fn lock(
         Errno::ROFS | Errno::BUSY | Errno::AGAIN => RbdError::InUse("another client".into()),
         errno => failed(errno),
     })?;
-    // Whoever had it before may have been fenced off by others, whose map an OSD may still lack:
+    // The client that had it before may have been fenced off by others, whose map an OSD may still lack:
     // what is read with the newest map comes behind its last write.
     image.cluster().wait_for_map().map_err(failed)?;
     let now = image.cluster().version(&header).map_err(failed)?;

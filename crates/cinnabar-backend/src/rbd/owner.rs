@@ -157,7 +157,7 @@ mod tests {
         let other = Owner { pid, began: began(pid).expect("it runs"), ..this.clone() };
         assert!(!other.is_dead());
         child.kill().expect("it is killed");
-        // Nobody has waited for it yet, or somebody has: it is gone both times.
+        // It was waited for or not: it is gone both times.
         while began(pid).is_some() {
             std::thread::yield_now();
         }

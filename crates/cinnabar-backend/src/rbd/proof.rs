@@ -1,6 +1,6 @@
 //! How an image proves that nobody else wrote it: by the version of its header object.
 //!
-//! Whoever writes an image with the feature exclusive-lock must take its lock first, and that changes
+//! A client that writes an image with the feature exclusive-lock must take its lock first, and that changes
 //! the header object (`rbd_header.ID`), whose version RADOS raises with each change. Our own writes do
 //! not change it: librbd is told to keep no times of access. So the same version means that nobody
 //! has taken the lock since, whether the volume was detached or the daemon was killed. There is no

@@ -13,7 +13,7 @@ pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
 pub(super) enum Verdict {
     /// All is as it was.
     Ours,
-    /// The lock is ours again, perhaps after another's: librbd has taken it anew. Nothing that is
+    /// The lock is ours again, perhaps after another's: librbd has taken it again. Nothing that is
     /// cached is to be believed.
     Regained,
     /// It is another's or nobody's, or the cluster has fenced this client off.
@@ -99,9 +99,9 @@ mod tests {
         assert_eq!(judge(&mut own, Err(Errno::SHUTDOWN)), Verdict::Lost);
         assert_eq!(judge(&mut own, Err(Errno::IO)), Verdict::Unknown(Errno::IO));
         // After a loss of the watch, once.
-        let anew = Some(seen("client.1", "auto 8"));
-        assert_eq!(judge(&mut own, Ok(anew.clone())), Verdict::Regained);
-        assert_eq!(judge(&mut own, Ok(anew)), Verdict::Ours);
+        let again = Some(seen("client.1", "auto 8"));
+        assert_eq!(judge(&mut own, Ok(again.clone())), Verdict::Regained);
+        assert_eq!(judge(&mut own, Ok(again)), Verdict::Ours);
         // A snapshot has no lock; the image's may be anyone's.
         assert_eq!(judge(&mut None, Ok(Some(seen("client.2", "auto 7")))), Verdict::Ours);
         assert_eq!(judge(&mut None, Err(Errno::SHUTDOWN)), Verdict::Lost);

@@ -37,7 +37,7 @@ pub(super) struct Worker {
     events: OwnedFd,
     /// For the log.
     name: String,
-    /// All of it is void when the lock is lost.
+    /// Of the image now: all of it is void when the lock is lost.
     size_bytes: Box<dyn Fn() -> u64 + Send>,
     read_only: bool,
     waiting: VecDeque<Box<Job>>,
@@ -290,7 +290,7 @@ impl Worker {
             Verdict::Regained => {
                 tracing::warn!(
                     image = self.name,
-                    "the lock was taken anew; nothing cached is believed"
+                    "the lock was lost and taken again; nothing cached is believed"
                 );
                 self.tell_all();
             }
