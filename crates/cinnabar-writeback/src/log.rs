@@ -137,6 +137,8 @@ pub struct WriteLog<P> {
     pub(crate) volumes: Vec<Option<Volume<P>>>,
     /// Stamps of the directory's places.
     pub(crate) stamps: Vec<u64>,
+    /// The lowest stamp of what this start writes.
+    pub(crate) stamps_from: u64,
     pub(crate) ios: Slab<LogIo>,
     pub(crate) asked: Slab<EngineIo>,
     pub(crate) reads: Slab<Read<P>>,
@@ -173,7 +175,7 @@ impl<P: Payload> WriteLog<P> {
         uuid: [u8; 16],
         segments: u32,
         stamps: Vec<u64>,
-        opening: u64,
+        (stamps_from, opening): (u64, u64),
     ) -> Self {
         assert_eq!(stamps.len(), usize::from(VOLUMES_MAX), "a stamp for each place");
         config.bounds.check();
@@ -186,6 +188,7 @@ impl<P: Payload> WriteLog<P> {
             segments: Segments::new(segments, opening),
             volumes: (0..VOLUMES_MAX).map(|_| None).collect(),
             stamps,
+            stamps_from,
             ios: Slab::new(),
             asked: Slab::new(),
             reads: Slab::new(),

@@ -116,6 +116,8 @@ pub enum Mutant {
     FilledTooEarly,
     /// A page that does not match its checksum is read from the same half again.
     ReadAgainFromSame,
+    /// A start counts openings on from those it sees, and stamps from those of each place.
+    OpeningsGoBack,
 }
 
 impl Mutant {
@@ -177,6 +179,7 @@ impl Mutant {
         Self::FillingBelieved,
         Self::FilledTooEarly,
         Self::ReadAgainFromSame,
+        Self::OpeningsGoBack,
     ];
 }
 

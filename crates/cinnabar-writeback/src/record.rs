@@ -36,10 +36,16 @@ impl<P: Payload> WriteLog<P> {
         needs
     }
 
-    fn write_record(&mut self, place: u16) {
+    /// The stamp of a place's next record, which goes to the page that does not hold the newest one.
+    pub(crate) fn next_stamp(&mut self, place: u16) -> u64 {
         let stamp = &mut self.stamps[usize::from(place)];
-        *stamp += 1;
-        let stamp = *stamp;
+        let next = *stamp + 1;
+        *stamp = next.max(self.stamps_from + (self.stamps_from ^ next) % 2);
+        *stamp
+    }
+
+    fn write_record(&mut self, place: u16) {
+        let stamp = self.next_stamp(place);
         let volume = self.volume(place);
         volume.record_writes.begun += 1;
         volume.record_writes.under_way = true;

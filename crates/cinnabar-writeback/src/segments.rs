@@ -59,11 +59,6 @@ impl Segments {
         Some(segment)
     }
 
-    /// Later openings are higher by so many.
-    pub(crate) fn skip(&mut self, openings: u64) {
-        self.opening += openings;
-    }
-
     /// All that a segment held is retired.
     pub(crate) fn retire(&mut self, segment: u32) {
         self.all[segment as usize].retired = true;

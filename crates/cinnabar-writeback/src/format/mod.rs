@@ -34,8 +34,21 @@ pub const SEGMENTS_MAX: u32 = 1 << 18;
 /// Numbers of chunks, epochs, openings and stamps are below this: a device that says otherwise was not
 /// written by a write log, and counting on from there must not overflow.
 pub const NUMBERS_END: u64 = 1 << 62;
+/// Stamps and openings count the starts of the log above these bits.
+const START_BITS: u32 = 32;
 /// The same of sessions.
 pub const SESSIONS_END: u32 = 1 << 31;
+
+/// The lowest stamp and opening of a start of the log. `newest`: the highest one that is durable;
+/// `skips`: so many starts more are left out.
+///
+/// A power cut leaves chunks behind that the next start need not see: what leads to them is lost. They
+/// must look older than what that start writes around them, so it does not just count on from what it
+/// sees. Each start has a record durable before its first chunk, and so the next one is higher.
+pub(crate) fn first_of_start(newest: u64, skips: u64) -> u64 {
+    let last = (NUMBERS_END >> START_BITS) - 2;
+    ((newest >> START_BITS) + 1 + skips).min(last) << START_BITS
+}
 
 /// Segments that fit a device of so many bytes, if it can hold a write log.
 pub fn segments_of(device_bytes: u64) -> Option<u32> {

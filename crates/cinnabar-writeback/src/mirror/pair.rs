@@ -17,6 +17,10 @@ use cinnabar_engine::units::BLOCK_BYTES;
 use std::cell::{Cell, RefCell};
 use std::io::{Error, Result};
 
+/// A fill leaves out up to 65,536 starts, drawn by the pair's number: of 2^30 there are enough for
+/// as many fills.
+const STARTS_SKIPPED_SHIFT: u32 = 48;
+
 /// Why a half that was given is not used.
 pub(super) type Missing = [Option<OpenError>; 2];
 
@@ -297,8 +301,6 @@ impl<M> Pair<'_, M> {
             if mark.state != MarkState::Alone || mark == Mark::NEVER {
                 self.mark_alone(source)?;
             }
-            // Later uses of segments are told apart from all that a stale half may hold.
-            log.segments.skip(self.nonce >> 32);
             if let Err(error) = self.fill(half, self.media(source)) {
                 self.set(half, HalfState::Gone);
                 self.missing.borrow_mut()[half] = Some(error.into());
@@ -410,6 +412,11 @@ impl<P: Payload, M: Media<P>> Media<P> for Pair<'_, M> {
 
     fn level(&self) -> std::result::Result<(), OpenError> {
         self.level_members()
+    }
+
+    fn skips_starts(&self) -> u64 {
+        let fills = self.states.get().contains(&HalfState::Filling);
+        if fills { self.nonce >> STARTS_SKIPPED_SHIFT } else { 0 }
     }
 
     fn flush(&self) -> Result<()> {

@@ -5,7 +5,7 @@ use super::survey::{Found, Survey, survey};
 use crate::bounds::Bound;
 use crate::format::chunk::{ChunkHeader, Entry};
 use crate::format::directory::{Gap, Record};
-use crate::format::{SEGMENT_PAGES, directory_offset};
+use crate::format::{SEGMENT_PAGES, directory_offset, first_of_start};
 use crate::log::{Config, WriteLog};
 use crate::mutant::Mutant;
 use crate::ranges::RangeRecord;
@@ -49,8 +49,14 @@ impl Survey {
             return Err(OpenError::Directory(*place));
         }
         let superblock = self.superblock;
-        let mut log =
-            WriteLog::new(config, superblock.uuid, superblock.segments, self.stamps, self.opening);
+        let newest = self.stamps.iter().copied().max().unwrap_or(0).max(self.opening);
+        let skips = media.skips_starts();
+        let from = match config.mutants.is(Mutant::OpeningsGoBack) {
+            true => (0, self.opening + (skips << 16)),
+            false => [first_of_start(newest, skips); 2].into(),
+        };
+        let (uuid, segments) = (superblock.uuid, superblock.segments);
+        let mut log = WriteLog::new(config, uuid, segments, self.stamps, from);
         let mut used = Used::new();
         for found in self.volumes {
             let volume = take_over(media, &mut log, found, &mut used)?;
@@ -121,10 +127,9 @@ fn begin_session<P: Payload>(
         return Ok(Some(gap));
     }
     record.gaps.push(gap);
-    let stamp = &mut log.stamps[usize::from(record.volume)];
-    *stamp += 1;
-    record.stamp = *stamp;
-    media.write_page(directory_offset(record.volume, (*stamp % 2) as u8), &record.encode())?;
+    record.stamp = log.next_stamp(record.volume);
+    let page = (record.stamp % 2) as u8;
+    media.write_page(directory_offset(record.volume, page), &record.encode())?;
     if !log.config.mutants.is(Mutant::SessionNotFlushed) {
         media.flush()?;
     }

@@ -46,6 +46,11 @@ pub trait Media<P> {
     fn level(&self) -> Result<(), OpenError> {
         Ok(())
     }
+    /// Starts of the log that are left out, so that what this one writes looks newer than what a device
+    /// that is filled now may hold of a history that was given up.
+    fn skips_starts(&self) -> u64 {
+        0
+    }
 }
 
 /// Why a write log can't be used.

@@ -7,7 +7,7 @@ use crate::ssd::Ssd;
 use crate::world::{Checked, SEGMENTS, World};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp};
 use cinnabar_writeback::mirror::{
-    Half, HalfState, Mark, Mirror, Out, Pair, force_alone, read_mark, start,
+    Half, HalfState, Mark, MarkState, Mirror, Out, Pair, force_alone, read_mark, start,
 };
 use cinnabar_writeback::recover::{OpenError, superblock};
 use cinnabar_writeback::{Event, WriteLog};
@@ -339,7 +339,10 @@ impl World {
             Err(error) => error,
         };
         self.counts.halves_refused += 1;
-        let alone = complete[other] && !complete[half] && !of.mirror.is_marking();
+        // Once it has failed, a mark under way may still become durable: the other one would count, too.
+        let says_both = mark_of(self.half(of, other)).is_some_and(|is| is.state == MarkState::Both);
+        let settled = !of.mirror.is_marking() && !(of.mirror.has_failed() && says_both);
+        let alone = complete[other] && !complete[half] && settled;
         if change == Change::Away && alone && kill_at.is_none() {
             return Err(format!("the half that counts was refused: {refused}"));
         }

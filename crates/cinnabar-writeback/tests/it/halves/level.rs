@@ -30,9 +30,15 @@ fn state_of(ssd: &Ssd) -> Option<MarkState> {
 
 /// A chunk of volume A that says that block 1 was trimmed, as an older use of a segment has left it.
 fn left_behind(ssd: &Ssd, number: u64, slot: u32) {
+    left_behind_by(ssd, number, slot, |_| 0);
+}
+
+/// The same of a use of the segment that is told by that of the first segment.
+fn left_behind_by(ssd: &Ssd, number: u64, slot: u32, opening: impl Fn(u64) -> u64) {
     let first = ChunkHeader::decode(&page(ssd, offset_of(0))).expect("the first chunk");
     let entries = vec![Entry::Range { block: 1, count: 1, kind: RangeKind::Trim }];
-    let header = ChunkHeader { number, slot, opening: 0, entries, ..first };
+    let opening = opening(first.opening);
+    let header = ChunkHeader { number, slot, opening, entries, ..first };
     ssd.write_page(offset_of(slot), &header.encode()).expect("it works");
     Media::<Mem>::flush(ssd).expect("it works");
 }
@@ -143,6 +149,36 @@ fn what_a_segment_held_before_is_not_written_over_what_it_holds() {
         two.settle();
         assert!(two.replies[&id].is_ok());
         assert_eq!(data.value(0), Some(9));
+    }
+}
+
+#[test]
+fn what_a_power_cut_has_left_looks_older_than_what_comes_later() {
+    a_start_is_newer_than_what_it_does_not_see(Mutants::default());
+}
+
+/// A power cut took all of a use of the second segment but a chunk in its middle, which the next start
+/// does not see before it has written chunks up to there.
+pub(crate) fn a_start_is_newer_than_what_it_does_not_see(mutants: Mutants) {
+    for stale in 0..2 {
+        let mut two = Two::new(mutants);
+        two.write(1, 7);
+        two.settle();
+        left_behind_by(&two.ssds[stale], 4, SEGMENT_PAGES + 4, |first| first + 5);
+        two.reopen([true, true]).expect("both are complete");
+        two.attach("a");
+        for block in [2, 3] {
+            two.write(block, 8);
+            two.settle();
+        }
+        two.write(4, 9);
+        two.end(1 - stale, Ok(()));
+        two.reopen([true, true]).expect("both are complete");
+        for slot in SEGMENT_PAGES..SEGMENT_PAGES + 6 {
+            let [a, b] = [0, 1].map(|half: usize| page(&two.ssds[half], offset_of(slot)));
+            assert!(a == b, "slot {slot}");
+        }
+        assert_eq!(two.read(4), Ok(Some(9)));
     }
 }
 
