@@ -3,12 +3,14 @@
 use crate::process::output;
 use anyhow::{Context, Result, ensure};
 use serde_json::Value;
+use std::path::PathBuf;
 use std::process::Command;
 
 /// One fio job.
 #[derive(Clone, Debug)]
 pub struct Fio {
     args: Vec<String>,
+    ceph_conf: Option<PathBuf>,
 }
 
 impl Fio {
@@ -19,7 +21,7 @@ impl Fio {
 
     /// A job of another engine.
     pub fn engine(name: &str) -> Self {
-        let job = Self { args: Vec::new() };
+        let job = Self { args: Vec::new(), ceph_conf: None };
         // Threads, not processes: several connections of one client. Each run in an own order.
         job.arg("name", "job")
             .arg("ioengine", name)
@@ -46,10 +48,20 @@ impl Fio {
         self
     }
 
+    /// With this configuration of Ceph: the rbd engine has no argument for it.
+    #[must_use]
+    pub fn ceph_conf(mut self, path: PathBuf) -> Self {
+        self.ceph_conf = Some(path);
+        self
+    }
+
     /// The command, for who starts it in the background.
     pub fn command(&self) -> Command {
         let mut command = Command::new("fio");
         command.args(&self.args);
+        if let Some(conf) = &self.ceph_conf {
+            command.env("CEPH_CONF", conf);
+        }
         command
     }
 

@@ -7,6 +7,7 @@ mod compare;
 mod frontends;
 mod hits;
 mod marks;
+mod rbd;
 mod resize;
 mod restart;
 mod shares;
@@ -29,6 +30,8 @@ pub(crate) enum Bench {
     Frontends(frontends::Args),
     /// Guests' writes with crash safety against without, on back ends of 0.1, 1 and 8 ms
     Marks(marks::Args),
+    /// Images on a throw-away Ceph cluster, through the cache and through librbd alone
+    Rbd(rbd::Args),
     /// A cache that becomes larger and smaller under load: time, hits that stay, longest read
     Resize(resize::Args),
     /// Time from start to first reply and to full index, with a cache of 100 GB
@@ -111,6 +114,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Compare(args) => compare::run(args),
         Bench::Frontends(args) => frontends::run(args),
         Bench::Marks(args) => marks::run(args),
+        Bench::Rbd(args) => rbd::run(args),
         Bench::Resize(args) => resize::run(args),
         Bench::Restart(args) => restart::run(args),
         Bench::Spc1(args) => spc1::run(args),
