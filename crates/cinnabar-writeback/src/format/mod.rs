@@ -47,7 +47,14 @@ pub const SESSIONS_END: u32 = 1 << 31;
 /// sees. Each start has a record durable before its first chunk, and so the next one is higher.
 pub(crate) fn first_of_start(newest: u64, skips: u64) -> u64 {
     let last = (NUMBERS_END >> START_BITS) - 2;
-    ((newest >> START_BITS) + 1 + skips).min(last) << START_BITS
+    let first = (start_of(newest) + 1 + skips).min(last) << START_BITS;
+    // With no more starts to count, all that is seen is counted on from.
+    first.max(newest)
+}
+
+/// The start of the log that a stamp or opening is of.
+pub(crate) const fn start_of(stamp: u64) -> u64 {
+    stamp >> START_BITS
 }
 
 /// Segments that fit a device of so many bytes, if it can hold a write log.
@@ -74,4 +81,22 @@ pub const fn offset_of(slot: u32) -> u64 {
 pub fn directory_offset(volume: u16, copy: u8) -> u64 {
     assert!(volume < VOLUMES_MAX && copy < 2, "a directory page that does not exist");
     (DIRECTORY_PAGE + u64::from(volume) * 2 + u64::from(copy)) * BLOCK_BYTES
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_start_is_above_all_before_it() {
+        assert_eq!(first_of_start(0, 0), 1 << START_BITS);
+        let mut newest = 0;
+        for skips in [0, 3, 4095, 1 << 29, 1 << 29, 1 << 40, 0] {
+            // What that start writes.
+            let first = first_of_start(newest, skips);
+            assert!(first >= newest && first < NUMBERS_END - (1 << START_BITS), "{first:x}");
+            assert!(start_of(first) > start_of(newest) || first == newest, "{first:x}");
+            newest = first + 1000;
+        }
+    }
 }

@@ -7,19 +7,19 @@ use super::mark::{self, Mark, MarkState};
 use super::plan::{Found, HalfState, plan};
 use crate::format::chunk::ChunkHeader;
 use crate::format::superblock::{Superblock, SuperblockError};
-use crate::format::{DIRECTORY_PAGE, MARK_PAGE, SEGMENT_PAGES, bytes_of, offset_of};
+use crate::format::{DIRECTORY_PAGE, MARK_PAGE, SEGMENT_PAGES, bytes_of, offset_of, start_of};
 use crate::log::WriteLog;
 use crate::mutant::Mutants;
-use crate::recover::{Media, OpenError, read_each};
+use crate::recover::{Media, OpenError, directory, read_each};
 use cinnabar_engine::Payload;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::BLOCK_BYTES;
 use std::cell::{Cell, RefCell};
 use std::io::{Error, Result};
 
-/// A fill leaves out up to 65,536 starts, drawn by the pair's number: of 2^30 there are enough for
-/// as many fills.
-const STARTS_SKIPPED_SHIFT: u32 = 48;
+/// A fill leaves out up to 4,096 starts, drawn by the pair's number: 2^30 are enough for half a million
+/// fills.
+const STARTS_SKIPPED_SHIFT: u32 = 52;
 
 /// Why a half that was given is not used.
 pub(super) type Missing = [Option<OpenError>; 2];
@@ -415,8 +415,14 @@ impl<P: Payload, M: Media<P>> Media<P> for Pair<'_, M> {
     }
 
     fn skips_starts(&self) -> u64 {
-        let fills = self.states.get().contains(&HalfState::Filling);
-        if fills { self.nonce >> STARTS_SKIPPED_SHIFT } else { 0 }
+        let fills = (0..2).find(|half| self.states.get()[*half] == HalfState::Filling);
+        let Some(half) = fills else { return 0 };
+        // Without a directory it is told by chance.
+        let newest = |half: usize| {
+            let found = directory::<P>(self.media(half), self.log.uuid);
+            found.ok().and_then(|found| found.stamps.into_iter().max()).map_or(0, start_of)
+        };
+        newest(half).saturating_sub(newest(1 - half)) + (self.nonce >> STARTS_SKIPPED_SHIFT)
     }
 
     fn flush(&self) -> Result<()> {

@@ -52,7 +52,7 @@ impl Survey {
         let newest = self.stamps.iter().copied().max().unwrap_or(0).max(self.opening);
         let skips = media.skips_starts();
         let from = match config.mutants.is(Mutant::OpeningsGoBack) {
-            true => (0, self.opening + (skips << 16)),
+            true => (0, self.opening + (skips << 20)),
             false => [first_of_start(newest, skips); 2].into(),
         };
         let (uuid, segments) = (superblock.uuid, superblock.segments);
