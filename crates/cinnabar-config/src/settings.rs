@@ -200,6 +200,8 @@ pub struct VolumeConfig {
     pub bypass_sequential_bytes: u64,
     /// Single requests of at least this many bytes bypass the cache; 0 = never.
     pub bypass_large_bytes: u64,
+    /// Bytes of its blocks that may go to the cache device a second; 0 = as many as there are.
+    pub fill_limit_bytes: u64,
     /// Guests are answered with an error when an operation of the backend takes longer; zero: they
     /// wait as long as it takes.
     pub backend_timeout: Duration,
@@ -268,6 +270,8 @@ pub struct VolumeChange {
     pub share_min: Option<Share>,
     /// What it may hold at most.
     pub share_max: Option<Share>,
+    /// Bytes of its blocks that may go to the cache device a second; 0 = as many as there are.
+    pub fill_limit_bytes: Option<u64>,
     /// What it gets of what its back end can do.
     pub qos: Option<Settings>,
 }

@@ -88,6 +88,9 @@ pub struct VolumeInput {
     /// Requests of at least this size bypass the cache; default `0` = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass_large: Option<String>,
+    /// Bytes of its blocks that may go to the cache device a second; `0` is no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill_limit: Option<String>,
     /// Longest wait for an operation of the backend; default 0 = none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_timeout_s: Option<u64>,
@@ -139,6 +142,7 @@ impl VolumeInput {
                 BYPASS_SEQUENTIAL_BYTES,
             )?,
             bypass_large_bytes: size_or("bypass_large", self.bypass_large.as_deref(), 0)?,
+            fill_limit_bytes: fill_limit(self.fill_limit.as_deref().unwrap_or("0"))?,
             backend_timeout: backend_timeout(self.backend_timeout_s)?,
             qos_group: self.qos_group.clone().map(check_qos_group).transpose()?,
             qos: qos_settings(
@@ -469,6 +473,14 @@ pub(super) fn check_qos_group(name: String) -> Result<String, SettingError> {
 fn share_or(key: &'static str, text: Option<&str>, default: Share) -> Result<Share, SettingError> {
     text.map_or(Ok(default), parse_share)
         .map_err(|(message, hint)| SettingError::new(key, format!("{key}: {message}"), hint))
+}
+
+/// Bytes of a volume's blocks that may go to the cache device a second; 0 is no limit.
+///
+/// # Errors
+/// If it is no size.
+pub fn fill_limit(text: &str) -> Result<u64, SettingError> {
+    size_or("fill_limit", Some(text), 0)
 }
 
 fn size_or(key: &'static str, text: Option<&str>, default: u64) -> Result<u64, SettingError> {

@@ -15,7 +15,7 @@ pub use cinnabar_api::ErrorBody;
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use cinnabar_config::looks::Looks;
 use cinnabar_config::units::parse_share;
-use cinnabar_config::volume::{check_ack, check_order, one_of, qos_settings};
+use cinnabar_config::volume::{check_ack, check_order, fill_limit, one_of, qos_settings};
 use cinnabar_config::{SettingError, VolumeInput};
 use cinnabar_messages::{
     CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
@@ -74,6 +74,9 @@ pub struct ChangeInput {
     /// Its part of what is left of its backend, relative to others, 1 to 10000.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops_weight: Option<u64>,
+    /// Bytes of its blocks that may go to the cache device a second, a size; 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fill_limit: Option<String>,
 }
 
 /// Query of `DELETE /v1/volumes/{name}`.
@@ -254,6 +257,7 @@ async fn change(
     new.ack = change.ack.unwrap_or(new.ack);
     new.share_min = change.share_min.unwrap_or(new.share_min);
     new.share_max = change.share_max.unwrap_or(new.share_max);
+    new.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(new.fill_limit_bytes);
     let ChangeInput { iops_reservation, iops_limit, iops_weight, .. } = input;
     new.qos = qos_settings(new.qos, iops_reservation, iops_limit, iops_weight)?;
     change.qos = Some(new.qos);
@@ -341,8 +345,7 @@ pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
 impl ChangeInput {
     fn check(&self) -> Result<VolumeChange, SettingError> {
         if *self == Self::default() {
-            let hint =
-                "give mode, ack, share_min, share_max, iops_reservation, iops_limit or iops_weight";
+            let hint = "give mode, ack, share_min, share_max, fill_limit, iops_reservation, iops_limit or iops_weight";
             return Err(SettingError::new("mode", "nothing to change", hint));
         }
         let share = |key: &'static str, text: Option<&str>| {
@@ -356,6 +359,7 @@ impl ChangeInput {
             ack: self.ack.as_deref().map(|text| one_of("ack", text)).transpose()?,
             share_min: share("share_min", self.share_min.as_deref())?,
             share_max: share("share_max", self.share_max.as_deref())?,
+            fill_limit_bytes: self.fill_limit.as_deref().map(fill_limit).transpose()?,
             qos: None,
         })
     }

@@ -108,6 +108,8 @@ pub struct VolumeOptions {
     pub share_min_bytes: u64,
     /// Bytes of the cache that it may hold at most.
     pub share_max_bytes: u64,
+    /// Bytes of its blocks that may go to the cache device a second; 0: as many as there are.
+    pub fill_limit_bytes: u64,
     /// Accesses that continue one another for at least this many bytes bypass the cache; 0: never.
     pub bypass_sequential_bytes: u64,
     /// Single requests of at least this many bytes bypass the cache; 0: never.
@@ -127,6 +129,7 @@ impl VolumeOptions {
             mode: Mode::default(),
             share_min_bytes: 0,
             share_max_bytes: u64::MAX,
+            fill_limit_bytes: 0,
             bypass_sequential_bytes: 16 << 20,
             bypass_large_bytes: 0,
             backend_timeout: Duration::from_secs(30),

@@ -13,7 +13,6 @@
 //! * [`Scheduler`]: a group; [`Request`] goes in, [`Dispatch`] comes out.
 //! * [`Cost`]: what a request counts: `1 + length / 64 KiB`.
 //! * [`SharedLimit`]: a limit that several threads hold without a lock.
-//! * [`FillCap`]: fills a second at most; what is beyond is skipped and counted.
 //! * [`GroupReport`], [`ClientReport`]: counters, measured capacity, oversold reservations.
 //!
 //! ```
@@ -34,7 +33,6 @@
 
 mod capacity;
 mod cost;
-mod fill_cap;
 mod heap;
 pub mod limits;
 pub mod mutant;
@@ -47,7 +45,6 @@ mod tags;
 
 pub use capacity::Reservations;
 pub use cost::{Cost, Op};
-pub use fill_cap::FillCap;
 pub use queue::Ticket;
 pub use report::{ClientReport, GroupReport};
 pub use scheduler::{

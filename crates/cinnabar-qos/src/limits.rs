@@ -12,8 +12,6 @@ pub const IOPS_MAX: u32 = 10_000_000;
 pub const WEIGHT_MAX: u32 = 10_000;
 /// Bytes of a request that count; what is longer costs as much.
 pub const LENGTH_MAX: u32 = 32 << 20;
-/// Bytes a second of a fill cap.
-pub const FILL_MAX: u64 = 1 << 40;
 
 /// How far tags catch up, in ns: what a request waited beyond its turn is not lost, up to this.
 ///

@@ -123,6 +123,8 @@ pub struct VolumeCounters {
     pub dropped_blocks: u64,
     /// Requests refused as invalid.
     pub refused: u64,
+    /// Blocks that had earned flash while the volume's cap on fills let nothing in.
+    pub capped_blocks: u64,
     /// Blocks of this volume in RAM or on flash now.
     pub cached_blocks: u64,
     /// Blocks of its own share now, as far as it has one: what it may keep while others want more.
@@ -235,7 +237,7 @@ add_fields!(Bypassed: sequential, large, pass_through, write_around, write_not_r
 add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
 add_fields!(Trials: reads, read_misses, changes, closed, thrifty, probation, open);
 add_fields!(Trial: shards, read_misses, flash_writes);
-add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, invalidation_waits, invalidated_blocks, dropped_blocks, refused, cached_blocks, share_blocks, own_shares);
+add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, invalidation_waits, invalidated_blocks, dropped_blocks, refused, capped_blocks, cached_blocks, share_blocks, own_shares);
 add_fields!(CacheCounters: capacity_blocks, resize_segments, resize_segments_done, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, throttled_blocks, returned_blocks, reinserted_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, checkpoints, device_losses, share_groups_max);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 

@@ -29,6 +29,9 @@ pub struct VolumePlan {
     /// Blocks that are its own while others want them, beyond its minimum; what it leaves idle is lent.
     /// [`NO_TARGET`](Self::NO_TARGET) takes the target back: it has an equal part of the rest.
     pub share_target_blocks: Option<u64>,
+    /// Bytes of its blocks that may go to flash a second; 0: as many as there are. Blocks beyond it stay in
+    /// RAM as long as probation keeps them.
+    pub fill_limit_bytes: Option<u64>,
 }
 
 impl VolumePlan {
@@ -43,6 +46,7 @@ impl VolumePlan {
             share_min_blocks: None,
             share_max_blocks: None,
             share_target_blocks: None,
+            fill_limit_bytes: None,
         }
     }
 }

@@ -90,6 +90,8 @@ pub struct VolumeSpec {
     pub share_min_blocks: u64,
     /// See [`VolumePlan`](crate::plan::VolumePlan).
     pub share_max_blocks: u64,
+    /// See [`VolumePlan`](crate::plan::VolumePlan).
+    pub fill_limit_bytes: u64,
     /// Accesses that continue one another for at least this many bytes bypass the cache; 0 = never.
     pub bypass_sequential_bytes: u64,
     /// Single requests of at least this many bytes bypass the cache; 0 = never.
@@ -118,6 +120,7 @@ impl VolumeSpec {
             mode: Mode::default(),
             share_min_blocks: 0,
             share_max_blocks: u64::MAX,
+            fill_limit_bytes: 0,
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
             proof: None,

@@ -208,6 +208,8 @@ impl World {
                 0 => VolumePlan::NO_TARGET,
                 part => shares[usize::from(part)],
             }),
+            // No limit, or one to three blocks a second.
+            fill_limit_bytes: (what & 0x44 == 0x40).then(|| u64::from(what >> 3 & 3) << 12),
         };
         let admits = (what & 0xC == 8).then_some(what & 0x10 != 0);
         self.batch.push(Event::Adopt(Plan { volumes: vec![plan], admits }));

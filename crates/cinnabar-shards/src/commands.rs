@@ -175,6 +175,7 @@ impl<P: Payload> Router<P> {
             Command::Attach(spec) => Command::Attach(VolumeSpec {
                 share_min_blocks: spec.share_min_blocks / shards,
                 share_max_blocks: share(spec.share_max_blocks, shards),
+                fill_limit_bytes: spec.fill_limit_bytes.div_ceil(shards),
                 ..spec.clone()
             }),
             Command::Detach(volume) => Command::Detach(self.inner(*volume, shard)?),

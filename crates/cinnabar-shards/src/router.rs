@@ -245,6 +245,7 @@ impl<P: Payload> Router<P> {
                     share_target_blocks: change
                         .share_target_blocks
                         .map(|blocks| share(blocks, shards)),
+                    fill_limit_bytes: change.fill_limit_bytes.map(|bytes| bytes.div_ceil(shards)),
                 })
             });
             let plan = Plan { volumes: volumes.collect(), admits: plan.admits };

@@ -233,6 +233,9 @@ fn volume_blocks(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Res
     counter("volume_write_hit_blocks", "Written blocks that were cached.", &|volume| {
         volume.counters.write_hits
     })?;
+    counter("volume_capped_blocks", "Blocks that the fill limit kept off the SSD.", &|volume| {
+        volume.counters.capped_blocks
+    })?;
     counter("volume_invalidated_blocks", "Blocks dropped by the operator's word.", &|volume| {
         volume.counters.invalidated_blocks
     })?;

@@ -259,11 +259,13 @@ impl Plane {
         config.share_min = change.share_min.unwrap_or(config.share_min);
         config.share_max = change.share_max.unwrap_or(config.share_max);
         self.check_shares(&config, Some(key)).map_err(|error| command_error(&error))?;
+        config.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(config.fill_limit_bytes);
         let (min, max) = self.shares(&config);
         if let Some(volume) = self.volumes[key].life.id() {
             let plan = VolumePlan {
                 share_min_blocks: Some(min),
                 share_max_blocks: Some(max),
+                fill_limit_bytes: Some(config.fill_limit_bytes),
                 ..VolumePlan::unchanged(volume)
             };
             self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan], ..Plan::default() });

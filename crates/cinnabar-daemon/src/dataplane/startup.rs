@@ -334,6 +334,7 @@ impl Plane {
             mode: Mode::from(config.mode),
             share_min_blocks,
             share_max_blocks,
+            fill_limit_bytes: config.fill_limit_bytes,
             bypass_sequential_bytes: config.bypass_sequential_bytes,
             bypass_large_bytes: config.bypass_large_bytes,
             belief: Belief::Unknown,

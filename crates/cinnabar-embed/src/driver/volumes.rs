@@ -102,6 +102,7 @@ impl Driver {
             mode: options.mode,
             share_min_blocks: options.share_min_bytes / BLOCK_BYTES,
             share_max_blocks: options.share_max_bytes.div_ceil(BLOCK_BYTES),
+            fill_limit_bytes: options.fill_limit_bytes,
             bypass_sequential_bytes: options.bypass_sequential_bytes,
             bypass_large_bytes: options.bypass_large_bytes,
             belief: Belief::Unknown,

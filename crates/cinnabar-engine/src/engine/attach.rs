@@ -219,7 +219,10 @@ impl<P: Payload> Engine<P> {
         };
         let group = self.store.log.join(index, volume.group, wanted);
         volume.group = Some(group);
-        self.store.holdings[usize::from(index)].group = group;
+        let fill_limit = volume.spec.fill_limit_bytes;
+        let holding = &mut self.store.holdings[usize::from(index)];
+        holding.group = group;
+        holding.fill_cap.set(fill_limit);
     }
 
     /// A volume's incarnation ends: its blocks are never believed again, and go as they are met.

@@ -221,8 +221,13 @@ impl<P: Payload> Engine<P> {
             volume.beat.due = volume.written;
             let unflushed = volume.written;
             volume.writes += u64::from(unflushed);
-            self.store.holdings[index] =
-                Holding { incarnation, alive: true, unflushed, ..Holding::default() };
+            self.store.holdings[index] = Holding {
+                incarnation,
+                alive: true,
+                unflushed,
+                fill_cap: old.fill_cap,
+                ..Holding::default()
+            };
             self.join_group(index as u16);
             self.record_volume(index as u16);
             self.beat_at = Some(self.now);

@@ -349,6 +349,7 @@ impl<P: Payload> Engine<P> {
             let spec = &mut volume.spec;
             spec.share_min_blocks = change.share_min_blocks.unwrap_or(spec.share_min_blocks);
             spec.share_max_blocks = change.share_max_blocks.unwrap_or(spec.share_max_blocks);
+            spec.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(spec.fill_limit_bytes);
             if let Some(target) = change.share_target_blocks {
                 volume.share_target_blocks = (target != VolumePlan::NO_TARGET).then_some(target);
             }
@@ -393,6 +394,7 @@ impl<P: Payload> Engine<P> {
         let own = known.group.and_then(|group| self.store.log.share_of(group));
         Some(VolumeCounters {
             cached_blocks,
+            capped_blocks: holding.fill_cap.capped_blocks,
             share_blocks: own.unwrap_or(0),
             own_shares: u64::from(own.is_some()),
             ..known.counters

@@ -132,7 +132,7 @@ impl<P: Payload> Store<P> {
         let straight = match self.eviction {
             // It has no RAM to keep a block in that may not go to flash.
             Eviction::Clock => {
-                if !self.may_admit() {
+                if !self.may_admit(key.volume, now) {
                     return false;
                 }
                 Some(Reason::All)
@@ -140,7 +140,7 @@ impl<P: Payload> Store<P> {
             Eviction::Probation => {
                 let returned = self.take_ghost(key, written);
                 let earned = returned && self.rehearsal.way() != Admission::Closed;
-                (earned && self.may_admit()).then_some(Reason::Ghost)
+                (earned && self.may_admit(key.volume, now)).then_some(Reason::Ghost)
             }
         };
         if straight.is_none() {
@@ -166,9 +166,9 @@ impl<P: Payload> Store<P> {
     }
 
     /// Whether a block that has earned flash may go there; counts the ones that may not.
-    fn may_admit(&mut self) -> bool {
+    fn may_admit(&mut self, volume: u16, now: Instant) -> bool {
         self.counters.throttled_blocks += u64::from(!self.admits);
-        self.admits
+        self.admits && self.holdings[usize::from(volume)].fill_cap.passes(now)
     }
 
     /// Registers a block that has just been put into `slot`.
@@ -220,7 +220,7 @@ impl<P: Payload> Store<P> {
             room.then_some(Reason::Filling)
         };
         if let Some(reason) = reason
-            && self.may_admit()
+            && self.may_admit(key.volume, now)
             && self.promote(slot, key, reason, now, outbox)
         {
             return;

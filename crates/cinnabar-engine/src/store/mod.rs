@@ -8,6 +8,7 @@ mod checkpoint;
 mod cleaner;
 mod digest;
 mod fill;
+mod fill_cap;
 mod invariants;
 mod load;
 mod partial;
@@ -69,6 +70,7 @@ pub(crate) struct Holding {
     /// Blocks of a dead incarnation that a load did not take in.
     pub(crate) passed_by: u64,
     pub(crate) reuse: fill::WriteReuse,
+    pub(crate) fill_cap: fill_cap::FillCap,
     /// Writes have completed that no backend flush covers.
     pub(crate) unflushed: bool,
     /// Written copies in chunks of this session up to this sequence number are covered by a flush.

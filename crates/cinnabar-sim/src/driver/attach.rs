@@ -80,6 +80,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             mode: self.volumes[volume].mode,
             share_min_blocks,
             share_max_blocks,
+            fill_limit_bytes: 0,
             bypass_sequential_bytes: profile.bypass_sequential_bytes,
             bypass_large_bytes: profile.bypass_large_bytes,
             belief: Belief::Unknown,

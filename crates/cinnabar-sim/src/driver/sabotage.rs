@@ -146,6 +146,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 mode,
                 share_min_blocks: change_shares.then_some(min),
                 share_max_blocks: change_shares.then_some(max),
+                // Each fourth plan has one volume filled slowly, the next one takes that back.
+                fill_limit_bytes: match self.count.plans % 4 {
+                    2 => Some(256 << 10),
+                    3 => Some(0),
+                    _ => None,
+                },
                 // Between the two, or none.
                 share_target_blocks: (max % 3 != 0).then_some(match min {
                     0 => VolumePlan::NO_TARGET,

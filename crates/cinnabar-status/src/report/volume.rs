@@ -56,6 +56,8 @@ pub struct VolumeReport {
     pub bypass_sequential_bytes: u64,
     /// Requests of at least so many bytes bypass the cache; 0 = never.
     pub bypass_large_bytes: u64,
+    /// Bytes of its blocks that may go to the cache device a second; 0 = no limit.
+    pub fill_limit_bytes: u64,
     /// Longest wait for an operation of the backend, in seconds; 0 = no bound.
     pub backend_timeout_s: f64,
     /// I/Os a second at the backend that it gets whatever others ask; 0 = nothing reserved.
@@ -128,6 +130,8 @@ pub struct VolumeReport {
     pub invalidation_waits: u64,
     /// Blocks dropped by the operator's word.
     pub invalidated_blocks: u64,
+    /// Blocks that had earned flash while its fill limit let nothing in.
+    pub capped_blocks: u64,
     /// Requests refused as invalid.
     pub refused: u64,
     /// Its blocks in the cache now.
@@ -343,6 +347,7 @@ impl VolumeReport {
             auto_mode: config.auto_mode,
             bypass_sequential_bytes: config.bypass_sequential_bytes,
             bypass_large_bytes: config.bypass_large_bytes,
+            fill_limit_bytes: config.fill_limit_bytes,
             backend_timeout_s: config.backend_timeout.as_secs_f64(),
             iops_reservation: config.qos.reservation_iops,
             iops_limit: config.qos.limit_iops.unwrap_or(0),
@@ -376,6 +381,7 @@ impl VolumeReport {
             backend_size_bytes: status.backend_size_bytes,
             invalidation_waits: counters.invalidation_waits,
             invalidated_blocks: counters.invalidated_blocks,
+            capped_blocks: counters.capped_blocks,
             refused: counters.refused,
             cached_blocks: counters.cached_blocks,
             latency_us: LatencyReport {

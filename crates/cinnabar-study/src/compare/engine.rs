@@ -70,6 +70,7 @@ impl Replayed {
             share_min_blocks: Some(segments.min(1)),
             share_max_blocks: Some(segments * SEGMENT_BLOCKS),
             share_target_blocks: None,
+            fill_limit_bytes: None,
         };
         let segments = in_segments(shares);
         let volumes = self.volumes.iter().zip(shares).zip(segments).map(change).collect();

@@ -109,6 +109,7 @@ fn the_steady_state_is_what_the_shares_say() {
             share_min_blocks: Some(share * 4 / 5),
             share_max_blocks: Some(share),
             share_target_blocks: None,
+            fill_limit_bytes: None,
         };
         cache.adopt(Plan {
             volumes: volumes.iter().zip(shares).map(change).collect(),

@@ -51,9 +51,11 @@ impl Survey {
         let superblock = self.superblock;
         let newest = self.stamps.iter().copied().max().unwrap_or(0).max(self.opening);
         let skips = media.skips_starts();
-        let from = match config.mutants.is(Mutant::OpeningsGoBack) {
-            true => (0, self.opening + (skips << 20)),
-            false => [first_of_start(newest, skips); 2].into(),
+        let from = if config.mutants.is(Mutant::OpeningsGoBack) {
+            (0, self.opening + (skips << 20))
+        } else {
+            let first = first_of_start(newest, skips);
+            (first, first)
         };
         let (uuid, segments) = (superblock.uuid, superblock.segments);
         let mut log = WriteLog::new(config, uuid, segments, self.stamps, from);

@@ -341,7 +341,7 @@ impl World {
         self.counts.halves_refused += 1;
         // Once it has failed, a mark under way may still become durable: the other one would count, too.
         let says_both = mark_of(self.half(of, other)).is_some_and(|is| is.state == MarkState::Both);
-        let settled = !of.mirror.is_marking() && !(of.mirror.has_failed() && says_both);
+        let settled = !(of.mirror.is_marking() || of.mirror.has_failed() && says_both);
         let alone = complete[other] && !complete[half] && settled;
         if change == Change::Away && alone && kill_at.is_none() {
             return Err(format!("the half that counts was refused: {refused}"));

@@ -30,9 +30,18 @@ pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {
         ));
     }
     notes.extend(write_back(volume).map(|text| format!("{name}: {text}\n")));
+    notes.extend(capped(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(turns(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(bypassed(&volume.bypassed).map(|text| format!("{name}: {text}\n")));
     notes
+}
+
+/// What its fill limit kept off the cache device.
+fn capped(volume: &VolumeReport) -> Option<String> {
+    let kept_off = show_size(volume.capped_blocks * BLOCK_BYTES);
+    let limit = show_size(volume.fill_limit_bytes);
+    (volume.fill_limit_bytes > 0)
+        .then(|| format!("fill limit {limit}/s; it kept {kept_off} off the SSD"))
 }
 
 /// How it takes turns at its backend.

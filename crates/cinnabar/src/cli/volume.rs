@@ -98,6 +98,9 @@ enum Command {
         /// Its part of what is left of its backend, relative to others, 1 to 10000 [default: as it is]
         #[arg(long, value_name = "WEIGHT")]
         iops_weight: Option<u64>,
+        /// Bytes of its blocks that may go to the cache device a second; 0 = no limit [default: as it is]
+        #[arg(long, value_name = "SIZE")]
+        fill_limit: Option<String>,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -200,6 +203,9 @@ struct AddArgs {
     /// Single requests of at least this many bytes bypass the cache; 0 = never
     #[arg(long, value_name = "SIZE", default_value = "0")]
     bypass_large: String,
+    /// Bytes of its blocks that may go to the cache device a second; 0 = no limit
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    fill_limit: String,
     /// A backend operation that takes this many seconds fails for its guest; 0 = never
     #[arg(long, value_name = "SECONDS", default_value_t = BACKEND_TIMEOUT_S)]
     backend_timeout: u64,
@@ -248,6 +254,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             iops_reservation,
             iops_limit,
             iops_weight,
+            fill_limit,
             daemon,
         } => {
             check_name(name)?;
@@ -259,6 +266,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 iops_reservation: *iops_reservation,
                 iops_limit: *iops_limit,
                 iops_weight: *iops_weight,
+                fill_limit: fill_limit.clone(),
             };
             let path = format!("/v1/volumes/{}", escape(name));
             daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
@@ -334,6 +342,7 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         exclusive: args.exclusive,
         bypass_sequential: Some(args.bypass_sequential.clone()),
         bypass_large: Some(args.bypass_large.clone()),
+        fill_limit: Some(args.fill_limit.clone()),
         claim: match &args.claim {
             Some(path) => Some(in_words(&here.join(path))?),
             None => None,

@@ -90,6 +90,7 @@ impl Rig {
             exclusive: false,
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
+            fill_limit_bytes: 0,
             backend_timeout: Duration::from_secs(30),
             qos_group: None,
             qos: Settings::default(),

@@ -2,7 +2,7 @@
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
 use cinnabar_engine::volume::{DropReason, Warmth};
-use cinnabar_messages::{IoMode, Message, State};
+use cinnabar_messages::{IoMode, Message, State, VolumeChange};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
@@ -257,6 +257,55 @@ fn nothing_goes_to_flash_while_a_budget_is_spent() {
         assert!(cache.counters.throttled_blocks > 0);
     }
     client.leave();
+    assert!(rig.stop().clean);
+}
+
+/// A block a second, over two shards; then as fast as it comes.
+#[test]
+fn a_volume_is_filled_no_faster_than_its_limit_and_serves_what_was_written() {
+    let mut rig = Rig::new(IoMode::Threads, &["vm1", "vm2"]);
+    rig.config.cache.probation_bytes = Some(MIB);
+    rig.config.volumes[0].fill_limit_bytes = 4096;
+    rig.start();
+    rig.loaded();
+    let begun = Instant::now();
+    let (mut client, mut other) = (rig.client("vm1"), rig.client("vm2"));
+    let mut expected = pattern(0, SIZE as usize);
+    let mut passes = |expected: &[u8]| {
+        for _ in 0..2 {
+            for (offset, part) in (0..).step_by(65_536).zip(expected.chunks(65_536)) {
+                assert!(client.read(offset, 65_536).as_deref() == Ok(part), "at {offset}");
+            }
+        }
+        // What is written is in RAM or on flash, and may not be filled again.
+        assert_eq!(client.write(8192, &[7; 4096], false), Ok(()));
+    };
+    let on_flash = |rig: &Rig| {
+        let cache = rig.status().cache.counters;
+        cache.cached_blocks - cache.ram_blocks
+    };
+    passes(&expected);
+    expected[8192..][..4096].fill(7);
+    passes(&expected);
+    let most = begun.elapsed().as_secs() + 4;
+    let few = on_flash(&rig);
+    assert!(few <= most, "{few} blocks on flash, {most} may be");
+    let capped = rig.status().volumes[0].counters.capped_blocks;
+    assert!(capped > SIZE / 4096 / 2, "{capped} blocks were kept off");
+
+    for offset in (0..SIZE).step_by(65_536) {
+        assert!(other.read(offset, 65_536) == Ok(pattern(offset, 65_536)), "at {offset}");
+    }
+    let others = on_flash(&rig);
+    assert!(others > SIZE / 4096 / 2, "another volume has no limit: {others} blocks on flash");
+    assert_eq!(rig.status().volumes[1].counters.capped_blocks, 0);
+
+    let change = VolumeChange { fill_limit_bytes: Some(0), ..VolumeChange::default() };
+    let name = "vm1".to_owned();
+    assert_eq!(rig.ask(|answer| Message::SetVolume { name, change, answer }), Ok(()));
+    passes(&expected);
+    assert!(on_flash(&rig) > others + SIZE / 4096 / 4, "{} blocks", on_flash(&rig));
+    (client.leave(), other.leave());
     assert!(rig.stop().clean);
 }
 
