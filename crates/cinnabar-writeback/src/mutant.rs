@@ -116,6 +116,8 @@ pub enum Mutant {
     FilledTooEarly,
     /// A page that does not match its checksum is read from the same half again.
     ReadAgainFromSame,
+    /// Levelling finds of each half only what its own headers lead to.
+    ChainFollowed,
     /// A start counts openings on from those it sees, and stamps from those of each place.
     OpeningsGoBack,
 }
@@ -179,6 +181,7 @@ impl Mutant {
         Self::FillingBelieved,
         Self::FilledTooEarly,
         Self::ReadAgainFromSame,
+        Self::ChainFollowed,
         Self::OpeningsGoBack,
     ];
 }

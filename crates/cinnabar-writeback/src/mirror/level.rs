@@ -11,7 +11,7 @@ use crate::format::superblock::Superblock;
 use crate::format::{DIRECTORY_PAGE, MARK_PAGE, NOTE_PAGE, SEGMENT_PAGES, offset_of};
 use crate::memory::note;
 use crate::mutant::{Mutant, Mutants};
-use crate::recover::{Headers, Media, OpenError, directory, scan};
+use crate::recover::{Headers, Media, OpenError, directory, look_at_each, scan};
 use crate::slots::checksum_seed;
 use cinnabar_engine::Payload;
 use cinnabar_engine::metadata::MetaPage;
@@ -170,6 +170,19 @@ impl<M> Leveller<'_, M> {
                 *newest = opening.max(*newest);
             }
         }
+        // A half may lack what leads to chunks that it has. They are found now: once it has that, too, a
+        // later start would find them, and what was lost would come back.
+        if !mutants.is(Mutant::ChainFollowed) {
+            for segment in unlike(&found) {
+                let slots = segment * SEGMENT_PAGES..(segment + 1) * SEGMENT_PAGES;
+                for (half, volumes) in self.halves.into_iter().zip(&mut found) {
+                    let half = &Lenient(half);
+                    let seen = look_at_each::<P>(half, log.uuid, slots.clone(), volumes, mutants);
+                    let newest = &mut newest[segment as usize];
+                    *newest = seen.max(*newest);
+                }
+            }
+        }
         let [first, second] = found;
         for (place, a) in first {
             self.volume::<P>([&a, &second[&place]], &newest);
@@ -252,6 +265,15 @@ impl<M> Leveller<'_, M> {
             }
         }
     }
+}
+
+/// Segments of which two halves have other chunks.
+fn unlike(found: &[BTreeMap<u16, Headers>; 2]) -> BTreeSet<u32> {
+    let [a, b] = found.each_ref().map(|volumes| {
+        let headers = volumes.values().flat_map(|of| of.chunks.values());
+        headers.map(|of| (of.slot, of.opening, of.volume, of.number)).collect::<BTreeSet<_>>()
+    });
+    a.symmetric_difference(&b).map(|(slot, ..)| slot / SEGMENT_PAGES).collect()
 }
 
 /// Of two chunks with the same number the one that was written later.

@@ -13,5 +13,5 @@ mod survey;
 pub use begin::open;
 pub(crate) use media::read_each;
 pub use media::{Media, OpenError, format, superblock};
-pub(crate) use scan::{Headers, directory, records, scan};
+pub(crate) use scan::{Headers, directory, look_at_each, records, scan};
 pub use survey::{Damage, Found, Survey, is_whole, survey};

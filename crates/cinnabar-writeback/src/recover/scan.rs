@@ -94,7 +94,9 @@ pub(crate) fn scan<P>(
                 let was = opening.is_some() || ChunkHeader::was_one(bytes, uuid);
                 pieces.step = SEGMENT_PAGES;
                 if was && !mutants.is(Mutant::HeadersNotSought) {
-                    *newest = look_behind(media, uuid, slot, volumes, mutants).max(*newest);
+                    let rest = slot + 1..(segment + 1) * SEGMENT_PAGES;
+                    let seen = look_at_each(media, uuid, rest, volumes, mutants);
+                    *newest = seen.max(*newest);
                 }
                 break;
             };
@@ -151,27 +153,27 @@ impl<'a, M> Pieces<'a, M> {
     }
 }
 
-/// A header is missing or damaged. Where it had been written, headers behind it may be what says that
-/// it was durable, and those of chunks that count lie behind one of a chunk that is retired.
-fn look_behind<P>(
+/// Looks for headers in each of these slots; gives the newest opening seen. A header before them is missing
+/// or damaged: where it had been written, headers behind it may be what says that it was durable, and
+/// those of chunks that count lie behind one of a chunk that is retired.
+pub(crate) fn look_at_each<P>(
     media: &impl Media<P>,
     uuid: [u8; 16],
-    slot: u32,
+    slots: Range<u32>,
     volumes: &mut BTreeMap<u16, Headers>,
     mutants: Mutants,
 ) -> u64 {
-    let rest = SEGMENT_PAGES - 1 - slot % SEGMENT_PAGES;
-    let mut pages = vec![MetaPage::zeroed(); rest as usize];
-    if media.read_pages(offset_of(slot + 1), &mut pages).is_err() {
+    let mut pages = vec![MetaPage::zeroed(); slots.len()];
+    if media.read_pages(offset_of(slots.start), &mut pages).is_err() {
         // A page that can't be read is as good as one that is damaged.
-        for (page, slot) in pages.iter_mut().zip(slot + 1..) {
+        for (page, slot) in pages.iter_mut().zip(slots.clone()) {
             if media.read_pages(offset_of(slot), std::slice::from_mut(page)).is_err() {
                 *page = MetaPage::zeroed();
             }
         }
     }
     let mut newest = 0;
-    for (page, slot) in pages.iter().zip(slot + 1..) {
+    for (page, slot) in pages.iter().zip(slots) {
         let own = |header: &ChunkHeader| header.uuid == uuid && header.slot == slot;
         if let Some(header) = ChunkHeader::decode(page).filter(own) {
             newest = newest.max(header.opening);

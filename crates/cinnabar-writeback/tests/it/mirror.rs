@@ -170,9 +170,11 @@ impl World {
         let calm = self.calm;
         let of = self.mirrored.as_mut().expect("there is a mirror");
         if let Some(done) = of.done.pop_front() {
-            // A half that is silent is not asked again, if it is the only one.
+            // A half that is silent is not asked again, if it is the only one; none is once the pair has
+            // failed, which may have been with a mark.
             let is_read = of.reads.remove(&done.id);
-            let lost = !is_read || done.result == Err(IoError::TimedOut);
+            let gone = of.mirror.has_failed() || done.result == Err(IoError::TimedOut);
+            let lost = !is_read || gone;
             if done.result.is_err() && lost && !self.lost {
                 (self.lost, self.counts.ssd_lost) = (true, self.counts.ssd_lost + 1);
             }

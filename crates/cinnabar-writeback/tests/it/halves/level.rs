@@ -88,6 +88,29 @@ pub(crate) fn what_a_chunk_leads_to_is_on_both_halves(mutants: Mutants) {
     }
 }
 
+#[test]
+fn chunks_are_found_that_their_own_half_does_not_lead_to() {
+    what_nothing_leads_to_on_its_half_is_found_at_once(Mutants::default());
+}
+
+/// Of three chunks under way one half got the first and the last, the other one that between them.
+pub(crate) fn what_nothing_leads_to_on_its_half_is_found_at_once(mutants: Mutants) {
+    for half in 0..2 {
+        let mut two = Two::new(mutants);
+        for (block, value) in [(1, 7), (2, 8), (3, 9)] {
+            two.write(block, value);
+            two.submit(Op::Flush);
+        }
+        assert_eq!(two.ssds.each_ref().map(Ssd::under_way), [3, 3], "each is a chunk of its own");
+        two.ssds[half].end(2);
+        two.ssds[half].end(0);
+        two.ssds[1 - half].end(1);
+        two.reopen([true, true]).expect("both are complete");
+        let read = [1, 2, 3].map(|block| two.read(block));
+        assert_eq!(read, [Ok(Some(7)), Ok(Some(8)), Ok(Some(9))]);
+    }
+}
+
 /// The page that said that a half was alone rotted, and the other one did not say so: the half that
 /// was left behind was believed.
 #[test]
