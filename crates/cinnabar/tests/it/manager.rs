@@ -7,6 +7,7 @@ use super::rig::{MIB, Site};
 use cinnabar_trace::{Op, Record};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
@@ -68,17 +69,33 @@ fn play(clients: &mut [Client], record: &Record) {
     }
 }
 
-/// Plays the beginning of a recording of four real workloads, as fast as it goes.
+/// The beginning of a recording of four real workloads.
 #[test]
 fn live_plans_are_those_of_a_recording() {
-    let names = ["vm0", "vm1", "vm2", "vm3"];
+    live_equals_offline(4, |_| files::fixture());
+}
+
+/// The beginning of the generated day of sixteen servers.
+#[test]
+fn live_plans_of_sixteen_volumes_are_those_of_a_recording() {
+    live_equals_offline(16, |site| {
+        site.ask(&["trace", "generate", "sixteen", "--scale", "0.002", "--out", "day.csv.zst"]);
+        site.path("day.csv.zst")
+    });
+}
+
+/// Plays a trace as fast as it goes, and analyses a recording of it.
+fn live_equals_offline(volumes: usize, trace: impl Fn(&Site) -> PathBuf) {
+    let names: Vec<String> = (0..volumes).map(|volume| format!("vm{volume}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let manager = "[manager]\ninterval_s = 1\nprices = \"told\"\nsample_blocks = 2048\n";
     let site = site(manager, &names);
     let daemon = site.serve();
-    let trace = cinnabar_trace::open(&files::fixture()).expect("the trace is in the tree");
-    let mut clients = names.map(|name| {
+    let trace = cinnabar_trace::open(&trace(&site)).expect("a trace");
+    let attach = |name: &&str| {
         Client::attach(&site.path(&format!("{name}.sock")), name).expect("it is let in")
-    });
+    };
+    let mut clients: Vec<Client> = names.iter().map(attach).collect();
     let log = File::create(site.path("record.log")).expect("a log");
     let mut recorder = site
         .command(&["trace", "record", "--all", "--out", "r.csv", "--json"])
