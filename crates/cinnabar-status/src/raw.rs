@@ -186,7 +186,7 @@ pub struct WriteBackStatus {
     /// When its writes are acknowledged.
     pub ack: Ack,
     /// Where its claim is.
-    pub claim: PathBuf,
+    pub claim: String,
 }
 
 /// An index was loaded.

@@ -1,5 +1,6 @@
 //! Volumes on RBD images of a throw-away cluster, which all cases share, one at a time.
 
+mod claims;
 mod fenced;
 mod load;
 mod refusals;
@@ -17,7 +18,7 @@ use std::time::{Duration, Instant};
 
 const WITH_FIO: &[e2e::tools::Tool] = &[FIO, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS];
 
-pub(crate) const CASES: [Case; 12] = [
+pub(crate) const CASES: [Case; 13] = [
     Case::new("ceph_osd_killed_under_fio", WITH_FIO, load::osd_killed_under_fio),
     Case::new("ceph_every_operation", TOOLS, load::every_operation),
     Case::new("ceph_silent_cluster", TOOLS, load::silent_cluster),
@@ -29,6 +30,7 @@ pub(crate) const CASES: [Case; 12] = [
     Case::new("ceph_fenced_off", TOOLS, fenced::fenced_off),
     Case::new("ceph_fenced_off_with_hits_only", TOOLS, fenced::with_hits_only),
     Case::new("ceph_lock_broken_without_fence", TOOLS, fenced::lock_broken),
+    Case::new("ceph_write_back_claim", TOOLS, claims::lost_host),
     Case::new("ceph_caches_of_librbd", TOOLS, refusals::caches_of_librbd),
 ];
 

@@ -1,14 +1,15 @@
 //! Why a claim can't be made, read or removed, each with a line that helps.
 
+use super::location::Location;
 use super::record::Claim;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Why a claim can't be made, read or removed.
 #[derive(Debug, thiserror::Error)]
-#[error("claim {}: {kind}", path.display())]
+#[error("claim {location}: {kind}")]
 pub struct ClaimError {
-    /// The claim's file.
-    pub path: PathBuf,
+    /// Where the claim is.
+    pub location: Location,
     /// Why.
     pub kind: ClaimErrorKind,
 }
@@ -46,7 +47,7 @@ pub enum ClaimErrorKind {
 
 impl ClaimError {
     pub(super) fn new(path: &Path, kind: ClaimErrorKind) -> Self {
-        Self { path: path.to_owned(), kind }
+        Self { location: Location::File(path.to_owned()), kind }
     }
 
     pub(super) fn io(path: &Path, during: &'static str, error: impl Into<std::io::Error>) -> Self {
@@ -54,11 +55,11 @@ impl ClaimError {
     }
 
     /// A line that helps.
-    pub const fn hint(&self) -> &'static str {
+    pub fn hint(&self) -> &'static str {
         match &self.kind {
             ClaimErrorKind::Held(_) => {
                 "start the daemon on that host, or run there: cinnabar cache writeback LOG --volume NAME \
-                 --to BACKEND; remove the file only if that log is lost for good"
+                 --to BACKEND; remove the claim only if that log is lost for good"
             }
             ClaimErrorKind::Damaged(_) | ClaimErrorKind::WrongKind => {
                 "look at it; remove it only if no write log of any host has writes of this volume"
@@ -66,6 +67,10 @@ impl ClaimError {
             ClaimErrorKind::Version(_) => "use the release that made it",
             ClaimErrorKind::Unfit(_) => {
                 "give the volume and the write log's file names of plain text"
+            }
+            ClaimErrorKind::Io { .. } if matches!(self.location, Location::Rbd(_)) => {
+                "write-back mode needs an object beside the image that the Ceph user may write, and a cluster \
+                 that answers"
             }
             ClaimErrorKind::Io { .. } => {
                 "write-back mode needs a folder beside the back end that the daemon may write"

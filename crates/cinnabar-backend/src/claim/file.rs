@@ -26,7 +26,7 @@ pub fn path_beside(backend: &Path) -> PathBuf {
 ///
 /// # Errors
 /// If there is something else, or it can't be read: then it is not known whose the volume is.
-pub fn read(path: &Path) -> Result<Option<Claim>, ClaimError> {
+pub(super) fn read(path: &Path) -> Result<Option<Claim>, ClaimError> {
     // Without waiting: a pipe has no end to wait for.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match open(path, flags, Mode::empty()) {
@@ -53,7 +53,7 @@ pub fn read(path: &Path) -> Result<Option<Claim>, ClaimError> {
 /// [`ClaimErrorKind::Held`] if there is another's, also if two hosts try at the same time: one of them
 /// wins. Otherwise if something else is in its place, or it can't be made durable; then there may be a
 /// claim.
-pub fn write(path: &Path, claim: &Claim) -> Result<(), ClaimError> {
+pub(super) fn write(path: &Path, claim: &Claim) -> Result<(), ClaimError> {
     let bytes = render(claim).map_err(|kind| ClaimError::new(path, kind))?;
     let is_there = is_own(path, claim)?;
     let new = new_path(path, claim);
@@ -74,7 +74,7 @@ pub fn write(path: &Path, claim: &Claim) -> Result<(), ClaimError> {
 ///
 /// # Errors
 /// If it is another's, or not to be read; it stays then.
-pub fn remove(path: &Path, claim: &Claim) -> Result<(), ClaimError> {
+pub(super) fn remove(path: &Path, claim: &Claim) -> Result<(), ClaimError> {
     if is_own(path, claim)? {
         match fs::remove_file(path) {
             Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

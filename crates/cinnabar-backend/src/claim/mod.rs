@@ -1,5 +1,5 @@
-//! The claim: a small file beside a volume's back end that says where writes of the volume are that the
-//! back end may not have.
+//! The claim: a small file or object beside a volume's back end that says where writes of the volume are
+//! that the back end may not have.
 //!
 //! It is there before the first such write is acknowledged, and goes after the last one has reached the
 //! back end. A host that finds another log's claim does not use the volume: what it would read is not
@@ -8,11 +8,15 @@
 
 mod error;
 mod file;
+mod location;
 mod record;
 #[cfg(test)]
 mod tests;
 mod text;
 
 pub use error::{ClaimError, ClaimErrorKind};
-pub use file::{path_beside, read, remove, write};
+pub use file::path_beside;
+pub use location::Location;
 pub use record::Claim;
+#[cfg(feature = "ceph")]
+pub(crate) use text::{BYTES_MAX, parse, render};

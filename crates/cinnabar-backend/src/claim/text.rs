@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// Twice the longest one: two paths' worth of text.
-pub(super) const BYTES_MAX: u64 = 16 << 10;
+pub(crate) const BYTES_MAX: u64 = 16 << 10;
 const VERSION: u32 = 1;
 const HEAD: &str = "\
 # Cinnabar: the disk beside this file lacks writes. Don't delete this file, don't use the disk elsewhere.
@@ -44,7 +44,7 @@ struct Version {
     version: u32,
 }
 
-pub(super) fn render(claim: &Claim) -> Result<Vec<u8>, ClaimErrorKind> {
+pub(crate) fn render(claim: &Claim) -> Result<Vec<u8>, ClaimErrorKind> {
     let whole = Whole {
         version: VERSION,
         host: claim.host.clone(),
@@ -67,7 +67,7 @@ pub(super) fn render(claim: &Claim) -> Result<Vec<u8>, ClaimErrorKind> {
     }
 }
 
-pub(super) fn parse(bytes: &[u8]) -> Result<Claim, ClaimErrorKind> {
+pub(crate) fn parse(bytes: &[u8]) -> Result<Claim, ClaimErrorKind> {
     let damaged = |reason: &str| ClaimErrorKind::Damaged(reason.to_owned());
     if bytes.len() as u64 > BYTES_MAX {
         return Err(ClaimErrorKind::Damaged(format!("more than {BYTES_MAX} bytes")));

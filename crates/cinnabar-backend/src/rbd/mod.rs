@@ -24,6 +24,11 @@ pub mod error;
 pub mod spec;
 
 #[cfg(feature = "ceph")]
+mod claim;
+#[cfg(not(feature = "ceph"))]
+#[path = "no_claim.rs"]
+mod claim;
+#[cfg(feature = "ceph")]
 mod client;
 #[cfg(feature = "ceph")]
 mod closing;
@@ -47,6 +52,7 @@ mod worker;
 pub use error::RbdError;
 pub use spec::{RbdSpec, RbdSpecError};
 
+pub(crate) use claim::{read_claim, remove_claim, write_claim};
 #[cfg(feature = "ceph")]
 pub(crate) use client::Client;
 #[cfg(feature = "ceph")]

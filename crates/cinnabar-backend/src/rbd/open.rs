@@ -86,7 +86,7 @@ pub(super) fn open(
     Ok(Opened { look, image, identity, size_bytes, held })
 }
 
-fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
+pub(super) fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
     let mut cluster = Cluster::new(&spec.id).map_err(io("librados"))?;
     cluster.read_conf(&spec.conf).map_err(|errno| {
         // What its absence is called there.

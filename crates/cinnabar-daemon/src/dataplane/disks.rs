@@ -3,6 +3,7 @@
 //! Called at start-up, and by the background threads for volumes that come later.
 
 use super::writes::Known;
+use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, StateError};
 use cinnabar_backend::nbd::NbdError;
@@ -15,7 +16,7 @@ use cinnabar_engine::volume::ProofToken;
 use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_model::SimSpec;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// A volume whose backend is open and locked.
 pub(super) struct OpenedVolume {
@@ -23,7 +24,7 @@ pub(super) struct OpenedVolume {
     pub(super) disk: Disk,
     pub(super) layers: Vec<SimSpec>,
     /// Where its claim is, if it has one.
-    pub(super) claim_path: PathBuf,
+    pub(super) claim_at: Location,
     /// The proof as it stands now.
     pub(super) proof: Option<ProofToken>,
     /// Under which its blocks are believed; 0 until that is looked up.
@@ -87,7 +88,7 @@ pub(super) fn open_volume(
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
     // Under the back end's lock: who holds it may leave a claim as it goes.
-    let claim_path = claims.check(config)?;
+    let claim_at = claims.check(config)?;
     let proof = disk.read_proof().unwrap_or_else(|error| {
         tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
         None
@@ -96,7 +97,7 @@ pub(super) fn open_volume(
         config: config.clone(),
         disk,
         layers: spec.layers,
-        claim_path,
+        claim_at,
         proof,
         generation: 0,
         kept: false,

@@ -270,7 +270,7 @@ impl Plane {
 
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
-        let OpenedVolume { config, disk, layers, proof, generation, claim_path, .. } = opened;
+        let OpenedVolume { config, disk, layers, proof, generation, claim_at, .. } = opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
@@ -308,7 +308,7 @@ impl Plane {
             writes: WriteMode::default(),
             change: Change::None,
             stops: false,
-            claim_path,
+            claim_at,
             claims: None,
             traffic: Traffic::default(),
             renewal: Renewal::default(),

@@ -4,6 +4,7 @@ use super::clock::after;
 use super::qos::VolumeQos;
 use super::renewal::Renewal;
 use super::writes::{Claims, Traffic};
+use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::{Disk, Memory};
 use cinnabar_driver::{IoCount, Phase, VolumeLife, WriteMode};
@@ -16,7 +17,6 @@ use cinnabar_messages::{AnswerTo, CommandError, State, VolumeConfig, VolumeMode}
 use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
 use cinnabar_writeback::Misses;
-use std::path::PathBuf;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -59,7 +59,7 @@ pub(super) struct Volume {
     /// The stop has told it to leave the log.
     pub(super) stops: bool,
     /// Where its claim is, if it has one.
-    pub(super) claim_path: PathBuf,
+    pub(super) claim_at: Location,
     /// Its claim, as long as it may be there.
     pub(super) claims: Option<Claims>,
     /// Its way back after a failed flush.

@@ -6,9 +6,8 @@
 use super::{OpenLog, Session};
 use crate::{OfflineError, Watch};
 use cinnabar_backend::Disk;
-use cinnabar_backend::claim::{self, Claim, ClaimError, ClaimErrorKind};
+use cinnabar_backend::claim::{Claim, ClaimError, ClaimErrorKind, Location};
 use cinnabar_writeback::{Command, Config, Place, Refusal};
-use std::path::Path;
 use std::sync::Arc;
 
 /// What a rescue has done.
@@ -38,7 +37,7 @@ pub fn rescue(
     open: OpenLog,
     volume: &str,
     to: Arc<Disk>,
-    claim: Option<&Path>,
+    claim: Option<&Location>,
     watch: &mut impl Watch,
 ) -> Result<Rescued, OfflineError> {
     let found = open.volume(volume)?;
@@ -54,7 +53,7 @@ pub fn rescue(
     if have < need {
         return Err(OfflineError::TargetSmall { to: target, have, need });
     }
-    let claimed = claim.map(|path| own_claim(path, &open, found.record.incarnation));
+    let claimed = claim.map(|location| own_claim(location, &open, found.record.incarnation));
     let claimed = claimed.transpose()?.flatten();
     let (place, chunks) = (Place(found.record.volume), found.chunks.len());
     let pages = found.chunks.iter().map(|header| u64::from(header.data_pages()));
@@ -93,10 +92,10 @@ pub fn rescue(
     assert_eq!(drained.dirty_bytes, 0, "a drained volume has nothing that is dirty");
     // Without its claim a place in the log would say that others may have written the back end. The log
     // is still locked: nothing can be added to it meanwhile.
-    if let Some((path, claim)) = &claimed {
+    if let Some((location, claim)) = &claimed {
         give_up(&mut session, place).map_err(refused)?;
         let claim = Claim { rescued: true, ..claim.clone() };
-        claim::write(path, &claim).map_err(|error| of_claim(&error))?;
+        location.write(&claim).map_err(|error| of_claim(&error))?;
     }
     Ok(Rescued {
         chunks: chunks as u64,
@@ -120,13 +119,17 @@ fn give_up(session: &mut Session, place: Place) -> Result<(), Refusal> {
 }
 
 impl OpenLog {
-    /// Releases the claim at a path if it is of a volume that has left this log: a rescue was
+    /// Releases a claim if it is of a volume that has left this log: a rescue was
     /// interrupted at its very end. True: there was one.
     ///
     /// # Errors
     /// If the claim can't be read or written.
-    pub fn release_old_claim(&self, volume: &str, path: &Path) -> Result<bool, OfflineError> {
-        let found = claim::read(path).map_err(|error| of_claim(&error))?;
+    pub fn release_old_claim(
+        &self,
+        volume: &str,
+        location: &Location,
+    ) -> Result<bool, OfflineError> {
+        let found = location.read().map_err(|error| of_claim(&error))?;
         let own = |claim: &Claim| {
             claim.write_log == self.survey.superblock.uuid
                 && claim.volume == volume
@@ -137,26 +140,26 @@ impl OpenLog {
             return Ok(false);
         }
         let claim = Claim { rescued: true, ..claim };
-        claim::write(path, &claim).map_err(|error| of_claim(&error))?;
+        location.write(&claim).map_err(|error| of_claim(&error))?;
         Ok(true)
     }
 }
 
-/// The claim at a path, if there is one of this incarnation of a volume in this log. With another's the
+/// The claim, if there is one of this incarnation of a volume in this log. With another's the
 /// back end may lack writes that are newer than those here.
 fn own_claim<'a>(
-    path: &'a Path,
+    location: &'a Location,
     open: &OpenLog,
     incarnation: u64,
-) -> Result<Option<(&'a Path, Claim)>, OfflineError> {
-    match claim::read(path).map_err(|error| of_claim(&error))? {
+) -> Result<Option<(&'a Location, Claim)>, OfflineError> {
+    match location.read().map_err(|error| of_claim(&error))? {
         None => Ok(None),
         Some(claim) if claim.is_of(open.survey.superblock.uuid, incarnation) => {
-            Ok(Some((path, claim)))
+            Ok(Some((location, claim)))
         }
         Some(claim) => {
             let kind = ClaimErrorKind::Held(Box::new(claim));
-            Err(of_claim(&ClaimError { path: path.to_owned(), kind }))
+            Err(of_claim(&ClaimError { location: location.clone(), kind }))
         }
     }
 }

@@ -407,7 +407,7 @@ impl From<&WriteBackStatus> for WriteBackReport {
             damaged: status.damaged,
             leaving: status.leaving,
             ack: status.ack,
-            claim: status.claim.display().to_string(),
+            claim: status.claim.clone(),
         }
     }
 }

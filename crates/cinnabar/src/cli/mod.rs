@@ -10,6 +10,7 @@ mod cache;
 mod client;
 mod config_check;
 mod demo;
+mod extents;
 mod failure;
 mod history;
 mod logging;

@@ -3,7 +3,9 @@
 //! Changes last until the daemon ends; what is to stay goes into the configuration file too.
 
 use super::client::{Daemon, escape};
+use super::extents::{self, Extent};
 use super::output;
+use super::progress::Progress;
 use cinnabar_config::VolumeInput;
 use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
@@ -14,6 +16,7 @@ use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::{parse_size, show_size};
 use hyper::Method;
+use std::path::{Path, PathBuf};
 
 /// What to do.
 #[derive(Debug, clap::Args)]
@@ -116,16 +119,20 @@ enum Command {
     },
     /// Drop what is cached of a volume, because its backend was written past the cache
     #[command(after_help = "Needed only while the volume is served: a start, or adding it again, \
-        asks the backend whether it was written. Without --range the volume need not be served.\n\n\
+        asks the backend whether it was written. Without --range and --extents the volume need not be served.\n\n\
         Examples:\n  \
         cinnabar volume invalidate vm1\n  \
-        cinnabar volume invalidate vm1 --range 1GiB+64KiB")]
+        cinnabar volume invalidate vm1 --range 1GiB+64KiB\n  \
+        rbd diff --from-snap before volumes/vm1 > changed && cinnabar volume invalidate vm1 --extents changed")]
     Invalidate {
         /// Its name
         name: String,
         /// Only these bytes, such as 0+4096 or 1GiB+64KiB [default: all]
         #[arg(long, value_name = "OFFSET+LENGTH", value_parser = range)]
         range: Option<InvalidateInput>,
+        /// Only the extents in this file: a line OFFSET LENGTH each, in bytes, or what `rbd diff` prints
+        #[arg(long, value_name = "FILE", conflicts_with = "range")]
+        extents: Option<PathBuf>,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -277,12 +284,36 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             let volume: VolumeReport = daemon.send(Method::POST, &path, &())?;
             output::text(&format!("{} has {} bytes\n", volume.name, volume.size_bytes))
         }
-        Command::Invalidate { name, range, daemon } => {
+        Command::Invalidate { name, range, extents: Some(file), daemon } => {
+            assert!(range.is_none(), "one of both");
+            check_name(name)?;
+            invalidate_extents(name, file, daemon)
+        }
+        Command::Invalidate { name, range, extents: None, daemon } => {
             check_name(name)?;
             let path = format!("/v1/volumes/{}/invalidate", escape(name));
             daemon.post(&path, &range.unwrap_or_default())
         }
     }
+}
+
+/// Drops what is cached of each extent in a file.
+fn invalidate_extents(name: &str, file: &Path, daemon: &Daemon) -> Result<(), Failure> {
+    let extents = extents::read(file)?;
+    let path = format!("/v1/volumes/{}/invalidate", escape(name));
+    let (count, mut line) = (extents.len(), Progress::new());
+    for (done, Extent { offset, len }) in extents.into_iter().enumerate() {
+        line.show(|| format!("{done} of {count} extents"));
+        let range = InvalidateInput { offset: Some(offset), len: Some(len) };
+        daemon.post(&path, &range).map_err(|error| {
+            // What was not dropped may be stale.
+            let message =
+                format!("{done} of {count} extents were dropped; then: {}", error.message);
+            Failure { message, ..error }
+        })?;
+    }
+    drop(line);
+    output::text(&format!("{name}: {count} extents are dropped\n"))
 }
 
 fn list(json: bool, daemon: &Daemon) -> Result<(), Failure> {

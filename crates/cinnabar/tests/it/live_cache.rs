@@ -73,13 +73,27 @@ fn what_somebody_else_wrote_is_seen_after_an_invalidation() {
     std::os::unix::fs::FileExt::write_all_at(&bytes, &[9; 8192], 0).expect("it is ours");
     site.ask(&["volume", "invalidate", "vm1", "--range", "0+4KiB"]);
     assert_eq!(client.read(0, 4096).expect("it reads"), [9; 4096]);
+    // As `rbd diff` prints it; what it does not name stays.
+    std::os::unix::fs::FileExt::write_all_at(&bytes, &[8; 4096], 0).expect("it is ours");
+    std::os::unix::fs::FileExt::write_all_at(&bytes, &[8; 4096], 40_960).expect("it is ours");
+    site.write("changed", "Offset Length Type\n0 4096 data\n");
+    let told = site.ask(&["volume", "invalidate", "vm1", "--extents", "changed"]);
+    assert!(told.contains("1 extents"), "{told}");
+    assert_eq!(client.read(0, 4096).expect("it reads"), [8; 4096]);
+    assert_ne!(client.read(40_960, 4096).expect("it reads"), [8; 4096], "it is still cached");
+    site.write("beyond", "0 4096\n8388608 4096\n");
+    let refused = site.run(&["volume", "invalidate", "vm1", "--extents", "beyond"]);
+    assert!(refused.stderr.contains("1 of 2 extents were dropped"), "{refused:?}");
     site.ask(&["volume", "invalidate", "vm1"]);
     assert_eq!(client.read(4096, 4096).expect("it reads"), [9; 4096]);
+    assert_eq!(client.read(40_960, 4096).expect("it reads"), [8; 4096]);
     let volume = site.status()["volumes"][0].clone();
     assert!(volume["invalidated_blocks"].as_u64().is_some_and(|blocks| blocks >= 250), "{volume}");
     for (args, code) in [
         (&["volume", "invalidate", "vm1", "--range", "8MiB+4KiB"][..], 2),
         (&["volume", "invalidate", "none"], 1),
+        (&["volume", "invalidate", "vm1", "--extents", "vm1.raw"], 2),
+        (&["volume", "invalidate", "vm1", "--extents", "none"], 2),
         (&["volume", "invalidate", "none", "--range", "0+4096"], 1),
     ] {
         let ended = site.run(args);

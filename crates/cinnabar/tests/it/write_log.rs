@@ -4,7 +4,7 @@ use super::nbd::Client;
 use super::offline::hinted;
 use super::rig::{Ended, MIB, Site, pattern};
 use cinnabar_backend::Memory;
-use cinnabar_backend::claim::{self, Claim};
+use cinnabar_backend::claim::{Claim, Location, path_beside};
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Op, Payload};
 use cinnabar_offline::write_log::{Command, Config, Done, Place, Session, create, open};
@@ -99,11 +99,11 @@ fn refused(ended: &Ended, part: &str) {
 
 /// Claims the disk of `vm 1` for this log, or another one.
 fn claim_it(left: &Left, other: bool) -> std::path::PathBuf {
-    let path = claim::path_beside(&left.site.path("vm1.raw"));
+    let path = path_beside(&left.site.path("vm1.raw"));
     let opened = open(&left.site.path("w.log"), &mut ()).expect("it opens");
     let uuid = if other { [1; 16] } else { opened.survey.superblock.uuid };
     let claim = Claim::new(uuid, &left.site.path("w.log"), "vm 1", INCARNATION);
-    claim::write(&path, &claim).expect("it is claimed");
+    Location::File(path.clone()).write(&claim).expect("it is claimed");
     path
 }
 

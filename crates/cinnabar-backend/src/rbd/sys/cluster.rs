@@ -175,14 +175,88 @@ impl Cluster {
         (name, value): (&CStr, &str),
         version: u64,
     ) -> Result<u64, Errno> {
+        self.operate(object, |op| {
+            let (bytes, len) = (value.as_ptr().cast(), value.len());
+            // SAFETY: the operation lives, and what it is given until it has been carried out.
+            unsafe {
+                raw::rados_write_op_assert_version(op, version);
+                raw::rados_write_op_setxattr(op, name.as_ptr(), bytes, len);
+            }
+        })
+    }
+
+    /// What an object holds, at most `max` bytes of it, and its version. `None`: there is none.
+    pub(in super::super) fn content(
+        &mut self,
+        object: &str,
+        max: usize,
+    ) -> Result<Option<(Vec<u8>, u64)>, Errno> {
         let object = c_text(object)?;
-        // SAFETY: the operation is made, used and released here; what it is given lives until then,
-        // and no time is a null pointer. The last version is that of its answer, as in `version`.
+        let mut bytes = vec![0_u8; max];
+        // SAFETY: as much memory as is named; the version as in `version`.
+        let (result, version) = unsafe {
+            let (io, to) = (self.io(), bytes.as_mut_ptr().cast());
+            let result = raw::rados_read(io, object.as_ptr(), to, max, 0);
+            (result, raw::rados_get_last_version(io))
+        };
+        match checked(result) {
+            Err(Errno::NOENT) => Ok(None),
+            Err(errno) => Err(errno),
+            Ok(len) => {
+                bytes.truncate(usize::try_from(len).map_err(|_| Errno::BADMSG)?);
+                Ok(Some((bytes, version)))
+            }
+        }
+    }
+
+    /// Makes an object that must not be there. Gives its version.
+    pub(in super::super) fn create(&mut self, object: &str, bytes: &[u8]) -> Result<u64, Errno> {
+        self.operate(object, |op| {
+            // SAFETY: the operation lives, and what it is given until it has been carried out. There is
+            // no category.
+            unsafe {
+                raw::rados_write_op_create(op, raw::CREATE_EXCLUSIVE, std::ptr::null());
+                raw::rados_write_op_write_full(op, bytes.as_ptr().cast(), bytes.len());
+            }
+        })
+    }
+
+    /// Writes an object that must still have this version. Gives the new one.
+    pub(in super::super) fn overwrite(
+        &mut self,
+        object: &str,
+        bytes: &[u8],
+        version: u64,
+    ) -> Result<u64, Errno> {
+        self.operate(object, |op| {
+            // SAFETY: as above.
+            unsafe {
+                raw::rados_write_op_assert_version(op, version);
+                raw::rados_write_op_write_full(op, bytes.as_ptr().cast(), bytes.len());
+            }
+        })
+    }
+
+    /// Removes an object that must still have this version.
+    pub(in super::super) fn remove(&mut self, object: &str, version: u64) -> Result<(), Errno> {
+        let removed = self.operate(object, |op| {
+            // SAFETY: the operation lives.
+            unsafe {
+                raw::rados_write_op_assert_version(op, version);
+                raw::rados_write_op_remove(op);
+            }
+        });
+        removed.map(drop)
+    }
+
+    /// Carries out what `with` puts into an operation, in one step. Gives the object's new version.
+    fn operate(&mut self, object: &str, with: impl FnOnce(raw::WriteOp)) -> Result<u64, Errno> {
+        let object = c_text(object)?;
+        // SAFETY: the operation is made, used and released here, and no time is a null pointer. The last
+        // version is that of its answer, as in `version`.
         unsafe {
             let op = raw::rados_create_write_op();
-            raw::rados_write_op_assert_version(op, version);
-            let (bytes, len) = (value.as_ptr().cast(), value.len());
-            raw::rados_write_op_setxattr(op, name.as_ptr(), bytes, len);
+            with(op);
             let (io, now) = (self.io(), std::ptr::null_mut());
             let result = raw::rados_write_op_operate(op, io, object.as_ptr(), now, 0);
             raw::rados_release_write_op(op);

@@ -11,6 +11,8 @@ pub(super) type WriteOp = *mut c_void;
 
 /// `RBD_LOCK_MODE_EXCLUSIVE`.
 pub(super) const LOCK_EXCLUSIVE: c_int = 0;
+/// `LIBRADOS_CREATE_EXCLUSIVE`.
+pub(super) const CREATE_EXCLUSIVE: c_int = 1;
 /// `EVENT_TYPE_EVENTFD`.
 pub(super) const EVENT_FD: c_int = 2;
 /// `RBD_WRITE_ZEROES_FLAG_THICK_PROVISION`.
@@ -73,7 +75,17 @@ unsafe extern "C" {
         value: *mut c_char,
         len: usize,
     ) -> c_int;
+    pub(super) fn rados_read(
+        io: IoCtx,
+        object: *const c_char,
+        bytes: *mut c_char,
+        len: usize,
+        offset: u64,
+    ) -> c_int;
     pub(super) fn rados_create_write_op() -> WriteOp;
+    pub(super) fn rados_write_op_create(op: WriteOp, exclusive: c_int, category: *const c_char);
+    pub(super) fn rados_write_op_write_full(op: WriteOp, bytes: *const c_char, len: usize);
+    pub(super) fn rados_write_op_remove(op: WriteOp);
     pub(super) fn rados_release_write_op(op: WriteOp);
     pub(super) fn rados_write_op_assert_version(op: WriteOp, version: u64);
     pub(super) fn rados_write_op_setxattr(

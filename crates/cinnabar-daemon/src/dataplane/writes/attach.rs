@@ -6,6 +6,8 @@ use crate::dataplane::plane::Plane;
 use crate::dataplane::volume::{Change, Volume};
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::entropy;
+use cinnabar_backend::spec::Place as BackendPlace;
+use cinnabar_config::volume::backend_place;
 use cinnabar_engine::units::Instant;
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_writeback::{Command, Refusal};
@@ -58,7 +60,9 @@ impl Plane {
     /// Why no other host would know that a volume in write-back mode is in use here.
     pub(super) fn unguarded(&self, key: usize) -> Option<CommandError> {
         let Volume { config, io, .. } = &self.volumes[key];
-        let has_claim = config.claim.is_some() || config.exclusive;
+        let is_image = backend_place(&config.backend)
+            .is_some_and(|place| matches!(place, BackendPlace::Rbd(_)));
+        let has_claim = config.claim.is_some() || config.exclusive || is_image;
         if io.disk.kind() == DiskKind::File || has_claim {
             return None;
         }

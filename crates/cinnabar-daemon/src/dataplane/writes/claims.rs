@@ -1,11 +1,11 @@
 //! Claims: who may hold writes that a back end lacks, told beside the back end.
 //!
-//! Files that may lie on storage that hangs, so background threads read and write them.
+//! They may lie on storage that hangs, so background threads read and write them.
 
 use super::{Running, Writes};
 use crate::dataplane::disks;
 use crate::dataplane::plane::Plane;
-use cinnabar_backend::claim::{self, Claim};
+use cinnabar_backend::claim::{Claim, Location, path_beside};
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::spec::Place;
 use cinnabar_config::volume::backend_place;
@@ -25,7 +25,7 @@ pub(in super::super) struct Claims {
 /// Where a claim is. To find that out may take as long as the back end does.
 #[derive(Clone, Debug)]
 pub(in super::super) enum ClaimPlace {
-    At(PathBuf),
+    At(Location),
     /// Of this volume, if claims of back ends that are no files are in this folder.
     Of(Box<VolumeConfig>, PathBuf),
 }
@@ -50,24 +50,38 @@ struct KnownLog {
 }
 
 /// Where the claim to a volume's back end is.
-fn path_of(config: &VolumeConfig, dir: &Path) -> PathBuf {
+fn location_of(config: &VolumeConfig, dir: &Path) -> Location {
     // A block device lies in a folder of this host's, which is empty when the host starts.
     let is_device = |path: &Path| {
         std::fs::metadata(path).is_ok_and(|found| found.file_type().is_block_device())
     };
-    let file = || match backend_place(&config.backend)? {
-        Place::File(path) if !is_device(&path) => Some(claim::path_beside(&path)),
-        Place::File(_) | Place::Nbd(_) | Place::Rbd(_) => None,
-    };
-    let own = config.claim.clone().or_else(file);
-    own.unwrap_or_else(|| dir.join(format!("{}.cinnabar-claim", config.name)))
+    if let Some(path) = &config.claim {
+        return Location::File(path.clone());
+    }
+    match backend_place(&config.backend) {
+        Some(Place::File(path)) if !is_device(&path) => Location::File(path_beside(&path)),
+        // Nothing is written to a snapshot.
+        Some(Place::Rbd(image)) if image.snap.is_none() => Location::Rbd(Box::new(image)),
+        _ => Location::File(dir.join(format!("{}.cinnabar-claim", config.name))),
+    }
+}
+
+/// What an operator deletes, if the log is lost for good.
+fn erased(location: &Location) -> String {
+    match location {
+        Location::File(path) => path.display().to_string(),
+        Location::Rbd(image) => format!(
+            "the object that `rados -p {} ls | grep cinnabar_claim` shows for the id of image {} (rbd info)",
+            image.pool, image.image
+        ),
+    }
 }
 
 impl ClaimPlace {
-    fn path(&self) -> PathBuf {
+    fn location(&self) -> Location {
         match self {
-            Self::At(path) => path.clone(),
-            Self::Of(config, dir) => path_of(config, dir),
+            Self::At(location) => location.clone(),
+            Self::Of(config, dir) => location_of(config, dir),
         }
     }
 }
@@ -75,20 +89,20 @@ impl ClaimPlace {
 impl Claims {
     /// Makes it durable, or finds it as it must be.
     pub(in super::super) fn make(&self) -> Result<(), String> {
-        let path = self.place.path();
+        let location = self.place.location();
         if !self.held {
-            return claim::write(&path, &self.claim)
+            return location
+                .write(&self.claim)
                 .map_err(|error| format!("{error} (hint: {})", error.hint()));
         }
-        match claim::read(&path) {
+        match location.read() {
             Ok(Some(found)) if found.is_of(self.claim.write_log, self.claim.incarnation) => Ok(()),
             Ok(found) => {
                 let found = found.map_or("is gone".to_owned(), |other| {
                     format!("is that of {} on host {}", other.device.display(), other.host)
                 });
-                let path = path.display();
                 Err(format!(
-                    "the write log holds writes of it, but its claim {path} {found}: others may \
+                    "the write log holds writes of it, but its claim {location} {found}: others may \
                      have written the back end since (hint: a backend or claim that was changed in \
                      the configuration must be as it was until the writes are there; `volume remove \
                      --discard-dirty` gives the writes in the log up)"
@@ -100,7 +114,7 @@ impl Claims {
 
     /// Takes it away. One that can't be is found to be old the next time.
     pub(in super::super) fn unmake(&self) {
-        if let Err(error) = claim::remove(&self.place.path(), &self.claim) {
+        if let Err(error) = self.place.location().remove(&self.claim) {
             tracing::warn!(reason = %error, "a claim that is not needed any more stays");
         }
     }
@@ -108,14 +122,14 @@ impl Claims {
 
 impl Known {
     /// Refuses a back end that may lack writes which are elsewhere. Gives where its claim is.
-    pub(in super::super) fn check(&self, config: &VolumeConfig) -> Result<PathBuf, StartError> {
-        let path = path_of(config, &self.dir);
+    pub(in super::super) fn check(&self, config: &VolumeConfig) -> Result<Location, StartError> {
+        let location = location_of(config, &self.dir);
         let refuse = |message: String, hint: String| {
             let subject = Subject::Volume(config.name.clone());
             Err(StartError::new(StartErrorKind::BackendClaimed, subject, message, hint))
         };
-        let found = match claim::read(&path) {
-            Ok(None) => return Ok(path),
+        let found = match location.read() {
+            Ok(None) => return Ok(location),
             Ok(Some(found)) => found,
             Err(error) => {
                 return refuse(
@@ -125,7 +139,7 @@ impl Known {
             }
         };
         if found.rescued {
-            return self.take_over(config, path, found);
+            return self.take_over(config, location, found);
         }
         let has =
             |places: &[(String, u64)]| places.contains(&(found.volume.clone(), found.incarnation));
@@ -133,10 +147,10 @@ impl Known {
             Some(KnownLog { uuid, places }) if *uuid == found.write_log => {
                 if !has(places) {
                     // Of a volume that has left the log since.
-                    return self.take_over(config, path, found);
+                    return self.take_over(config, location, found);
                 }
                 if found.volume == config.name {
-                    return Ok(path);
+                    return Ok(location);
                 }
                 (format!("volume {:?} of this daemon's write log", found.volume), "under that name")
             }
@@ -158,7 +172,7 @@ impl Known {
         let hint = format!(
             "serve it {way}, or stop the daemon that has that log and use `cinnabar cache writeback`; if \
              the log is lost for good, delete {}: what was only there is lost",
-            path.display()
+            erased(&location)
         );
         refuse(message, hint)
     }
@@ -170,20 +184,20 @@ impl Known {
     fn take_over(
         &self,
         config: &VolumeConfig,
-        path: PathBuf,
+        location: Location,
         claim: Claim,
-    ) -> Result<PathBuf, StartError> {
+    ) -> Result<Location, StartError> {
         if let Some(ledger) = &self.ledger {
             let name = &config.name;
             ledger.with(|state| state.disown(name)).map_err(|error| disks::state_error(&error))?;
         }
         tracing::warn!(
             volume = config.name,
-            claim = %path.display(),
+            claim = %location,
             "its writes were brought to the back end without the daemon: what was cached is dropped"
         );
-        Claims { place: ClaimPlace::At(path.clone()), claim, held: true }.unmake();
-        Ok(path)
+        Claims { place: ClaimPlace::At(location.clone()), claim, held: true }.unmake();
+        Ok(location)
     }
 }
 

@@ -347,7 +347,7 @@ impl Plane {
     pub(super) fn claims_for(&self, key: usize, incarnation: u64) -> Option<Claims> {
         let volume = &self.volumes[key];
         let super::Writes::On(running) = &self.writes else { return None };
-        let place = ClaimPlace::At(volume.claim_path.clone());
+        let place = ClaimPlace::At(volume.claim_at.clone());
         Some(Self::claims_of(running, &volume.config.name, place, incarnation))
     }
 }

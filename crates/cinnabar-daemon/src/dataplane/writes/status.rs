@@ -62,7 +62,7 @@ impl Plane {
             damaged: status.damaged,
             leaving: volume.writes.leaves(),
             ack: volume.config.ack,
-            claim: volume.claim_path.clone(),
+            claim: volume.claim_at.to_string(),
         })
     }
 

@@ -3,7 +3,7 @@
 
 use super::Watcher;
 use crate::cli::output;
-use cinnabar_backend::claim::path_beside;
+use cinnabar_backend::claim::{Location, path_beside};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk};
@@ -43,7 +43,7 @@ pub(in crate::cli) struct Args {
     /// Its back end, as in the configuration; or a path, or an NBD URI
     #[arg(long, value_name = "BACKEND")]
     to: String,
-    /// Where the claim of the back end is [default: beside a file, PATH.cinnabar-claim]
+    /// Where the claim of the back end is [default: beside a file, PATH.cinnabar-claim; beside an RBD image, an object in its pool]
     #[arg(long, value_name = "PATH")]
     claim: Option<PathBuf>,
     /// Where the write memory is, if the daemon was killed and acknowledged writes from memory [default:
@@ -73,9 +73,10 @@ const CLAIM_NOTE: &str = "note: no claim was found, so this may be a copy of the
 /// Runs it.
 pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let spec = parse(&args.to)?;
-    let claim = args.claim.clone().or_else(|| match &spec.place {
-        Place::File(path) => Some(path_beside(path)),
-        Place::Nbd(_) | Place::Rbd(_) => None,
+    let claim = args.claim.clone().map(Location::File).or_else(|| match &spec.place {
+        Place::File(path) => Some(Location::File(path_beside(path))),
+        Place::Rbd(image) => Some(Location::Rbd(Box::new(image.clone()))),
+        Place::Nbd(_) => None,
     });
     let mut line = Watcher::new();
     let memory = match &args.memory {
@@ -88,7 +89,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let missing = log.missing.clone();
     // Which volumes there are is told before a back end is asked for anything.
     if let Err(error) = log.volume(&args.volume) {
-        let old = claim.as_deref().map(|path| log.release_old_claim(&args.volume, path));
+        let old = claim.as_ref().map(|location| log.release_old_claim(&args.volume, location));
         if old.transpose()? != Some(true) {
             return Err(error.into());
         }
@@ -97,7 +98,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     }
     let options = OpenOptions { lock_wait: LOCK_WAIT, ..OpenOptions::default() };
     let to = Disk::open_backend(&spec, &options).map_err(OfflineError::Target)?;
-    let done = rescue(log, &args.volume, Arc::new(to), claim.as_deref(), &mut line);
+    let done = rescue(log, &args.volume, Arc::new(to), claim.as_ref(), &mut line);
     drop(line);
     let done = done.map_err(|error| match error {
         // It is worth trying again.
@@ -129,7 +130,7 @@ fn parse(to: &str) -> Result<BackendSpec, Failure> {
     Err(failed(message, "name what stands behind \"sim:...:\""))
 }
 
-fn tell(args: &Args, done: Rescued, claim: Option<PathBuf>) -> Result<(), Failure> {
+fn tell(args: &Args, done: Rescued, claim: Option<Location>) -> Result<(), Failure> {
     let (volume, to) = (&args.volume, &args.to);
     let claim = claim.filter(|_| done.claim_released);
     if args.json {
@@ -141,7 +142,7 @@ fn tell(args: &Args, done: Rescued, claim: Option<PathBuf>) -> Result<(), Failur
             "blocks": done.blocks,
             "bytes": done.blocks * BLOCK_BYTES,
             "writes": done.writes,
-            "claim_released": claim.map(|path| path.display().to_string()),
+            "claim_released": claim.map(|location| location.to_string()),
         }))?;
     } else {
         output::text(&words(args, done, claim))?;
@@ -157,7 +158,7 @@ fn tell(args: &Args, done: Rescued, claim: Option<PathBuf>) -> Result<(), Failur
     Ok(())
 }
 
-fn words(args: &Args, done: Rescued, claim: Option<PathBuf>) -> String {
+fn words(args: &Args, done: Rescued, claim: Option<Location>) -> String {
     let (volume, to) = (&args.volume, &args.to);
     let name = volume.escape_debug();
     let text = match done.chunks {
@@ -168,6 +169,6 @@ fn words(args: &Args, done: Rescued, claim: Option<PathBuf>) -> String {
             done.writes
         ),
     };
-    let gone = claim.map(|path| format!("{name}: claim {} released\n", path.display()));
+    let gone = claim.map(|location| format!("{name}: claim {location} released\n"));
     text + &gone.unwrap_or_default()
 }
