@@ -189,9 +189,10 @@ impl VolumeInput {
                 "leave mode or read_only out",
             );
         }
-        let is_file = matches!(
+        // Beside these there is a place for it.
+        let has_place = matches!(
             BackendSpec::parse(&self.backend, base).map(|spec| spec.place),
-            Ok(Place::File(_))
+            Ok(Place::File(_) | Place::Rbd(_))
         );
         match &self.claim {
             Some(text) if text.is_empty() || text.contains('\0') => {
@@ -199,7 +200,7 @@ impl VolumeInput {
                 Err(SettingError::new("claim", format!("claim: {text:?} is not a path"), hint))
             }
             Some(text) => Ok(Some(normal(&base.join(text)))),
-            None if mode == VolumeMode::WriteBack && !is_file && !self.exclusive => wrong(
+            None if mode == VolumeMode::WriteBack && !has_place && !self.exclusive => wrong(
                 "mode write-back needs a place for the volume's claim, for its back end is no file",
                 "set claim to a file that every host of this back end sees, or exclusive = true if \
                  no other host serves it",
