@@ -9,6 +9,7 @@
 mod error;
 mod file;
 mod location;
+mod operations;
 mod record;
 #[cfg(test)]
 mod tests;

@@ -1,5 +1,6 @@
 //! A claim is made, read and removed; what is in its way; two hosts at the same time.
 
+use super::file::{read, remove, write};
 use super::record::utc;
 use super::*;
 use rustix::thread::{set_thread_res_gid, set_thread_res_uid};

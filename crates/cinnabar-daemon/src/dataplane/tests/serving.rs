@@ -305,7 +305,8 @@ fn a_volume_is_filled_no_faster_than_its_limit_and_serves_what_was_written() {
     assert_eq!(rig.ask(|answer| Message::SetVolume { name, change, answer }), Ok(()));
     passes(&expected);
     assert!(on_flash(&rig) > others + SIZE / 4096 / 4, "{} blocks", on_flash(&rig));
-    (client.leave(), other.leave());
+    client.leave();
+    other.leave();
     assert!(rig.stop().clean);
 }
 
