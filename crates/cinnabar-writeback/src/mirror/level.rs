@@ -173,13 +173,12 @@ impl<M> Leveller<'_, M> {
         // A half may lack what leads to chunks that it has. They are found now: once it has that, too, a
         // later start would find them, and what was lost would come back.
         if !mutants.is(Mutant::ChainFollowed) {
-            for segment in unlike(&found) {
+            for (segment, openings) in unlike(&found) {
                 let slots = segment * SEGMENT_PAGES..(segment + 1) * SEGMENT_PAGES;
+                let is_of = |header: &ChunkHeader| openings.contains(&header.opening);
                 for (half, volumes) in self.halves.into_iter().zip(&mut found) {
-                    let half = &Lenient(half);
-                    let seen = look_at_each::<P>(half, log.uuid, slots.clone(), volumes, mutants);
-                    let newest = &mut newest[segment as usize];
-                    *newest = seen.max(*newest);
+                    let (half, slots) = (Lenient(half), slots.clone());
+                    look_at_each::<P>(&half, log.uuid, (slots, &is_of), volumes, mutants);
                 }
             }
         }
@@ -267,13 +266,21 @@ impl<M> Leveller<'_, M> {
     }
 }
 
-/// Segments of which two halves have other chunks.
-fn unlike(found: &[BTreeMap<u16, Headers>; 2]) -> BTreeSet<u32> {
+/// Segments of which two halves have other chunks that are not retired, and the openings of these: what a
+/// segment may hold of other uses is none of theirs.
+fn unlike(found: &[BTreeMap<u16, Headers>; 2]) -> BTreeMap<u32, BTreeSet<u64>> {
     let [a, b] = found.each_ref().map(|volumes| {
-        let headers = volumes.values().flat_map(|of| of.chunks.values());
+        let unretired = |of: &&ChunkHeader, retired| of.number > retired;
+        let headers = volumes.values().flat_map(|of| {
+            of.chunks.values().filter(move |header| unretired(header, of.record.retired))
+        });
         headers.map(|of| (of.slot, of.opening, of.volume, of.number)).collect::<BTreeSet<_>>()
     });
-    a.symmetric_difference(&b).map(|(slot, ..)| slot / SEGMENT_PAGES).collect()
+    let mut unlike: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
+    for (slot, opening, ..) in a.symmetric_difference(&b) {
+        unlike.entry(slot / SEGMENT_PAGES).or_default().insert(*opening);
+    }
+    unlike
 }
 
 /// Of two chunks with the same number the one that was written later.

@@ -417,7 +417,7 @@ impl<P: Payload, M: Media<P>> Media<P> for Pair<'_, M> {
     fn skips_starts(&self) -> u64 {
         let fills = (0..2).find(|half| self.states.get()[*half] == HalfState::Filling);
         let Some(half) = fills else { return 0 };
-        // Without a directory it is told by chance.
+        // Without a directory it is told by chance: a given-up history that filled halves itself may be ahead.
         let newest = |half: usize| {
             let found = directory::<P>(self.media(half), self.log.uuid);
             found.ok().and_then(|found| found.stamps.into_iter().max()).map_or(0, start_of)

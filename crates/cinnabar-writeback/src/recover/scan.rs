@@ -95,7 +95,7 @@ pub(crate) fn scan<P>(
                 pieces.step = SEGMENT_PAGES;
                 if was && !mutants.is(Mutant::HeadersNotSought) {
                     let rest = slot + 1..(segment + 1) * SEGMENT_PAGES;
-                    let seen = look_at_each(media, uuid, rest, volumes, mutants);
+                    let seen = look_at_each(media, uuid, (rest, &|_| true), volumes, mutants);
                     *newest = seen.max(*newest);
                 }
                 break;
@@ -153,13 +153,13 @@ impl<'a, M> Pieces<'a, M> {
     }
 }
 
-/// Looks for headers in each of these slots; gives the newest opening seen. A header before them is missing
+/// Looks for headers in each of these slots, of those that count; gives the newest opening seen. A header before them is missing
 /// or damaged: where it had been written, headers behind it may be what says that it was durable, and
 /// those of chunks that count lie behind one of a chunk that is retired.
 pub(crate) fn look_at_each<P>(
     media: &impl Media<P>,
     uuid: [u8; 16],
-    slots: Range<u32>,
+    (slots, counts): (Range<u32>, &dyn Fn(&ChunkHeader) -> bool),
     volumes: &mut BTreeMap<u16, Headers>,
     mutants: Mutants,
 ) -> u64 {
@@ -175,7 +175,7 @@ pub(crate) fn look_at_each<P>(
     let mut newest = 0;
     for (page, slot) in pages.iter().zip(slots) {
         let own = |header: &ChunkHeader| header.uuid == uuid && header.slot == slot;
-        if let Some(header) = ChunkHeader::decode(page).filter(own) {
+        if let Some(header) = ChunkHeader::decode(page).filter(own).filter(counts) {
             newest = newest.max(header.opening);
             note(volumes, header, mutants);
         }
