@@ -33,6 +33,8 @@ pub(crate) struct Args {
 /// Parts of the first size, in per cent.
 const READ_PERCENT: u64 = 250;
 const REWRITTEN_PERCENT: u64 = 25;
+/// Most bytes of a round: it is read back at its end.
+const REWRITTEN_BYTES_MAX: u64 = 512 * MIB;
 
 /// Reads of some time.
 #[derive(Clone, Copy, Debug)]
@@ -115,6 +117,7 @@ impl Load {
         Fio::nbd(&self.site.uri("rewritten"))
             .arg("rw", "randwrite")
             .arg("size", self.rewritten_bytes)
+            .arg("io_size", self.rewritten_bytes.min(REWRITTEN_BYTES_MAX))
             .arg("bsrange", "4k-64k")
             .arg("rate", "20m")
             .arg("iodepth", 4)

@@ -232,6 +232,8 @@ fn why_apart_in_order(one: Phase, other: Phase) -> Option<&'static str> {
     use Part::{Caching, Closing, Loading, Opening, Reading, Replacing, Serving, Without};
     match (part_of(one), part_of(other)) {
         (Reading, _) => Some("while a device is read nothing else is going on"),
+        // An attach that waits for an index has volumes swept out that are gone, of an abandoned device, too.
+        _ if one == Phase::NoDevice && other == Phase::Sweeping => None,
         (Opening | Replacing | Without, Caching | Loading | Closing) => {
             Some("what needs a device ends with it, and begins when another one is open")
         }
