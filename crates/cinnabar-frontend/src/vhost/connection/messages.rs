@@ -7,8 +7,8 @@ use crate::vhost::channel::Message;
 use crate::vhost::device::{self, SPACE_BYTES_MAX, WRITEBACK_AT, feature};
 use crate::vhost::export::Export;
 use crate::vhost::inflight::Inflight;
-use crate::vhost::log::Log;
 use crate::vhost::limits::{MEMORY_BYTES_MAX, QUEUE_SIZE_MAX, REGIONS_MAX};
+use crate::vhost::log::Log;
 use crate::vhost::mapping::MappingError;
 use crate::vhost::memory::{GuestMemory, Region};
 use crate::vhost::proto::{

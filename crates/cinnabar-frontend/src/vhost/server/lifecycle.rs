@@ -75,7 +75,7 @@ impl<M: RawMemory> Server<M> {
                 std::mem::replace(&mut slot.delivery, Delivery::Nothing)
             {
                 leases += 1;
-                let unlogged = log.map(|log| Unlogged::new(log, slot));
+                let unlogged = Unlogged::new(log, slot);
                 let place = self.parked.insert(Parked::Orphan { life, unlogged });
                 lease.await_return(place);
             }
@@ -88,10 +88,9 @@ impl<M: RawMemory> Server<M> {
             .collect();
         for place in mine {
             let Some(parked) = self.parked.get_mut(place) else { continue };
-            let orphan = Parked::Orphan { life, unlogged: None };
+            let Parked::Failed(slot) = parked else { continue };
+            let orphan = Parked::Orphan { life, unlogged: Unlogged::new(log, slot) };
             if let Parked::Failed(slot) = std::mem::replace(parked, orphan) {
-                let unlogged = log.map(|log| Unlogged::new(log, &slot));
-                *parked = Parked::Orphan { life, unlogged };
                 leases += 1;
                 self.load -= slot.load();
                 self.change_past(life, |past| past.load -= slot.load());

@@ -23,22 +23,23 @@ pub(super) enum Parked {
         /// Key of its export's entry in `lives`: the next connection of the same guest has to wait.
         life: u64,
         /// What is to be logged then.
-        unlogged: Option<Unlogged>,
+        unlogged: Unlogged,
     },
 }
 
 /// Guest memory that a read may still write to.
 pub(super) struct Unlogged {
-    log: Arc<Log>,
+    /// The log of its connection, if there was one.
+    log: Option<Arc<Log>>,
     memory: Arc<GuestMemory>,
     data: Pieces,
 }
 
 impl Unlogged {
     /// The data of a request whose connection, with this log, is gone.
-    pub(super) fn new(log: &Arc<Log>, slot: &Slot) -> Self {
+    pub(super) fn new(log: Option<&Arc<Log>>, slot: &Slot) -> Self {
         let (memory, data) = (Arc::clone(&slot.memory), slot.data.clone());
-        Self { log: Arc::clone(log), memory, data }
+        Self { log: log.map(Arc::clone), memory, data }
     }
 }
 
@@ -171,14 +172,22 @@ impl<M: RawMemory> Server<M> {
             match self.parked.remove(place) {
                 Some(Parked::Failed(slot)) => self.complete(&slot, Status::IoError),
                 Some(Parked::Orphan { life, unlogged }) => {
-                    if let Some(Unlogged { log, memory, data }) = unlogged {
-                        memory.mark(&data, &log);
-                    }
+                    self.mark_late(life, &unlogged);
                     self.orphan_ended(life);
                 }
                 None => {}
             }
         }
+    }
+
+    /// A read of a connection that is gone has ended: the next one's front-end, which has the same
+    /// guest, may have begun to migrate it meanwhile.
+    fn mark_late(&self, life: u64, unlogged: &Unlogged) {
+        let Unlogged { log, memory, data } = unlogged;
+        let same = self.exports.values().filter(|served| served.lives.contains(&life));
+        let keys = same.flat_map(|served| &served.connections);
+        let next = keys.filter_map(|key| self.connections.get(*key)?.log());
+        next.chain(log).for_each(|log| memory.mark(data, log));
     }
 
     fn orphan_ended(&mut self, life: u64) {
