@@ -220,7 +220,7 @@ fn messages_that_make_no_sense() {
         (Why::Payload, message(2, 0, &[0; 7])),
         (Why::Features, message(2, 0, &numbers(&[1 << 27]))),
         (Why::Features, message(2, 0, &numbers(&[1 << 34]))),
-        (Why::Features, message(16, 0, &numbers(&[1 << 1]))),
+        (Why::Features, message(16, 0, &numbers(&[1 << 2]))),
         (Why::NoQueue, message(8, 0, &self::pair(4, 64))),
         (Why::NoQueue, message(18, 0, &self::pair(u32::MAX, 1))),
         (Why::NoQueue, message(12, 0, &numbers(&[0x104]))),
