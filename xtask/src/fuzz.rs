@@ -11,10 +11,11 @@ const ENGINE: &str = "engine";
 /// The one whose bytes choose what happens to the write log.
 const WRITE_LOG: &str = "write_log";
 /// Inputs that the tree keeps, by target.
-const SEEDS: [(&str, &str); 3] = [
+const SEEDS: [(&str, &str); 4] = [
     ("api", "fuzz/seeds/api"),
     (ENGINE, "crates/cinnabar-search/tests/corpus/guided"),
     (WRITE_LOG, "crates/cinnabar-writeback/tests/corpus/guided"),
+    ("vhost_user", "fuzz/seeds/vhost_user"),
 ];
 
 /// Builds the targets and runs them one after the other, `total` time together.

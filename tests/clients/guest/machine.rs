@@ -9,7 +9,7 @@ use super::qmp::Qmp;
 use anyhow::{Context, Result, bail, ensure};
 use e2e::tools::{self, Tool};
 use e2e::{Running, Site};
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
@@ -65,6 +65,24 @@ impl Plan {
     /// Starts it and waits for its shell. Several guests of one name follow one another; each
     /// starts with an empty console and no progress.
     pub(super) fn boot(&self, site: &Site) -> Result<Guest> {
+        let mut guest = self.start(site, None)?;
+        guest.ready()?;
+        Ok(guest)
+    }
+
+    /// Starts QEMU for a guest of the same name and disks that was migrated to this file, and waits
+    /// until the guest runs.
+    pub(super) fn arrive(&self, site: &Site, stream: &Path) -> Result<Guest> {
+        let mut guest = self.start(site, Some(stream))?;
+        let start = Instant::now();
+        while guest.qmp("query-status", &json!({}))?["status"] != "running" {
+            ensure!(start.elapsed() < BOOT_LIMIT, "{} does not arrive", self.name);
+            thread::sleep(Duration::from_millis(50));
+        }
+        Ok(guest)
+    }
+
+    fn start(&self, site: &Site, incoming: Option<&Path>) -> Result<Guest> {
         let kernel = e2e::kernel::find().context("no kernel for guests")?;
         let file = |kind: &str| site.path(&format!("{}.{kind}", self.name));
         let (initramfs, console, progress) = (file("cpio"), file("console"), file("progress"));
@@ -95,6 +113,9 @@ impl Plan {
         for step in self.disks.iter().flat_map(Disk::attach) {
             command.args(step.option);
         }
+        if let Some(stream) = incoming {
+            command.args(["-incoming", &format!("exec:cat {}", stream.display())]);
+        }
         let mut qemu = Running::start(&mut command, &file("qemu"))?;
         let mut shell = None;
         qemu.wait_until(BOOT_LIMIT, || {
@@ -105,9 +126,7 @@ impl Plan {
         shell.set_read_timeout(Some(Duration::from_millis(200)))?;
         let qmp = Qmp::connect(&file("qmp"))?;
         let name = self.name.clone();
-        let mut guest = Guest { name, qemu, qmp, shell, unread: String::new(), console, progress };
-        guest.ready()?;
-        Ok(guest)
+        Ok(Guest { name, qemu, qmp, shell, unread: String::new(), console, progress })
     }
 
     fn kernel_line(&self) -> String {
@@ -128,6 +147,11 @@ impl Guest {
         let (text, status) = self.answer(limit).with_context(|| format!("`{line}`"))?;
         ensure!(status == "0", "{}: `{line}` ended with {status}:\n{text}", self.name);
         Ok(text)
+    }
+
+    /// Runs a command of QEMU's control socket.
+    pub(super) fn qmp(&mut self, command: &str, arguments: &Value) -> Result<Value> {
+        self.qmp.execute(command, arguments)
     }
 
     /// Attaches a disk while it runs.

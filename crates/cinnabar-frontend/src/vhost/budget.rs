@@ -13,13 +13,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 /// Bytes of addresses that guests' memory may take in this process (96 TiB), of the 128 TiB that
 /// processes have on x86-64, where that is the least of all machines with addresses of 48 bits.
 const PROCESS_BYTES_MAX: u64 = 96 << 40;
-/// What a connection may take whatever the others have: 256 GiB in eight mappings.
+/// What a connection may take whatever the others have: 256 GiB in ten mappings.
 const SMALL_BYTES: u64 = 256 << 30;
-const SMALL_PLACES: u64 = 8;
+const SMALL_PLACES: u64 = 10;
 /// What one connection of an export may take: a table and the one that takes its place.
 const CONNECTION_BYTES_MAX: u64 = 2 * MEMORY_BYTES_MAX;
-/// Likewise, with the notes of requests under way.
-const CONNECTION_PLACES_MAX: u64 = 2 * (REGIONS_MAX as u64 + 1);
+/// Likewise, with the notes of requests under way and the log of dirty pages.
+const CONNECTION_PLACES_MAX: u64 = 2 * (REGIONS_MAX as u64 + 2);
 
 /// Mappings and their bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -11,6 +11,7 @@ use super::channel::Channel;
 use super::device::feature;
 use super::export::Export;
 use super::inflight::Inflight;
+use super::log::Log;
 use super::memory::GuestMemory;
 use super::queue::{Queue, Running};
 use super::reason::DisconnectReason;
@@ -77,6 +78,12 @@ pub(super) struct Connection {
     /// What its mappings are charged to.
     account: Arc<Account>,
     inflight: Option<Inflight>,
+    /// The log of dirty pages, kept while nothing is logged, too.
+    log: Option<Arc<Log>>,
+    /// To be signalled when something was marked.
+    log_call: Option<Arc<OwnedFd>>,
+    /// Rings ran while there was something to be logged, and no log.
+    unlogged: bool,
     /// The driver's choice; write-back until it says otherwise.
     writeback: bool,
 }
@@ -114,6 +121,9 @@ impl Connection {
             memory: Arc::default(),
             account: Arc::clone(account),
             inflight: None,
+            log: None,
+            log_call: None,
+            unlogged: false,
             writeback: true,
         }
     }
@@ -161,6 +171,9 @@ impl Connection {
             queue.start(index, &self.memory, self.inflight.as_ref(), event_index)?;
             started.push(index);
         }
+        if !started.is_empty() {
+            self.log_rings()?;
+        }
         Ok(started)
     }
 
@@ -196,6 +209,48 @@ impl Connection {
         };
         let queues = self.queues.iter().enumerate();
         queues.filter(move |(index, queue)| has_news(*index, queue)).map(|(index, _)| index as u16)
+    }
+
+    /// Where to mark pages that are written, if that is wanted now.
+    pub(super) fn log(&self) -> Option<&Arc<Log>> {
+        self.log.as_ref().filter(|_| self.features & feature::LOG_ALL != 0)
+    }
+
+    /// After a change of what is to be logged, of memory or of rings: whether the log is large enough,
+    /// and where rings are logged. The used ring is logged by its own flag or with all the rest: a
+    /// front-end that switches logging on says either first.
+    fn log_rings(&mut self) -> Result<(), DisconnectReason> {
+        let all = self.features & feature::LOG_ALL != 0;
+        self.unlogged &= all;
+        let Some(log) = &self.log else {
+            self.unlogged |= all && self.queues.iter().any(|queue| queue.running.is_some());
+            return Ok(());
+        };
+        if all && !log.covers(self.memory.end()) {
+            return Err(DisconnectReason::LogTooSmall);
+        }
+        for queue in &mut self.queues {
+            if let (Some(running), Some(addresses)) = (&mut queue.running, &queue.addresses) {
+                let wanted = all || addresses.log.is_some();
+                running.ring.log_to(wanted.then(|| Arc::clone(log)), addresses.log)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Who is to be told, once, that something was marked.
+    pub(super) fn take_log_call(&self) -> Option<&Arc<OwnedFd>> {
+        self.log_call.as_ref().filter(|_| self.log.as_ref().is_some_and(|log| log.take_news()))
+    }
+
+    /// Whether somebody is to be told of marks.
+    pub(super) fn has_log_call(&self) -> bool {
+        self.log_call.is_some() && self.log.as_ref().is_some_and(|log| log.has_news())
+    }
+
+    /// Whether what is marked goes nowhere.
+    pub(super) fn has_lost_log(&self) -> bool {
+        self.log.as_ref().is_some_and(|log| log.is_broken())
     }
 
     /// Why it ends, if it does for `reason`: zeros in place of memory that is gone look like any

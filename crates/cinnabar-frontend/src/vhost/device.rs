@@ -18,6 +18,8 @@ pub(super) mod feature {
     pub(crate) const MULTI_QUEUE: u64 = 1 << 12;
     pub(crate) const DISCARD: u64 = 1 << 13;
     pub(crate) const WRITE_ZEROES: u64 = 1 << 14;
+    /// `VHOST_F_LOG_ALL`: the front-end wants to know which pages are written. Not for drivers.
+    pub(crate) const LOG_ALL: u64 = 1 << 26;
     pub(crate) const INDIRECT: u64 = 1 << 28;
     pub(crate) const EVENT_INDEX: u64 = 1 << 29;
     /// The front-end may ask for the protocol's own features.
@@ -32,6 +34,7 @@ const ALWAYS: u64 = feature::SIZE_MAX
     | feature::FLUSH
     | feature::TOPOLOGY
     | feature::CONFIG_WCE
+    | feature::LOG_ALL
     | feature::INDIRECT
     | feature::EVENT_INDEX
     | feature::PROTOCOL_FEATURES

@@ -4,6 +4,7 @@
 //! reference to any of it is made.
 
 use super::budget::Account;
+use super::log::Log;
 use super::mapping::{Mapping, MappingError};
 use super::proto::RegionSpec;
 use smallvec::SmallVec;
@@ -89,6 +90,11 @@ impl GuestMemory {
         self.regions.iter().map(|region| region.spec.len).sum()
     }
 
+    /// The first guest physical address behind all of it.
+    pub(super) fn end(&self) -> u64 {
+        self.regions.iter().map(|region| region.spec.guest + region.spec.len).max().unwrap_or(0)
+    }
+
     /// Whether a file under it was truncated: what was read may be zeros of our own.
     pub(super) fn is_broken(&self) -> bool {
         self.regions.iter().any(|region| region.mapping.is_broken())
@@ -130,6 +136,38 @@ impl GuestMemory {
         let offset = (at - region.spec.user) as usize;
         let first = region.mapping.first().wrapping_add(offset);
         first.addr().is_multiple_of(align as usize).then_some(first)
+    }
+
+    /// The guest physical address of a place that was found in it, and how many bytes of the same
+    /// region begin there.
+    pub(super) fn guest_address(&self, place: *const u8) -> Option<(u64, u64)> {
+        self.regions.iter().find_map(|region| {
+            let offset = place.addr().checked_sub(region.mapping.first().addr())? as u64;
+            let left = region.spec.len.checked_sub(offset).filter(|left| *left > 0)?;
+            Some((region.spec.guest + offset, left))
+        })
+    }
+
+    /// Marks pieces that were found in it, and written.
+    pub(super) fn mark(&self, pieces: &[Piece], log: &Log) {
+        for piece in pieces {
+            // A piece may lie across regions that are neighbours here but not in the guest.
+            let (mut first, mut left) = (piece.first, piece.len as u64);
+            while left > 0 {
+                let (address, there) = self.guest_address(first).expect("it was found in here");
+                let here = left.min(there);
+                log.mark(address, here);
+                first = first.wrapping_add(here as usize);
+                left -= here;
+            }
+        }
+    }
+
+    /// Marks all of it: nobody knows what was written.
+    pub(super) fn mark_all(&self, log: &Log) {
+        for region in &self.regions {
+            log.mark(region.spec.guest, region.spec.len);
+        }
     }
 }
 

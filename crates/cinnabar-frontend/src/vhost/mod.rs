@@ -30,6 +30,12 @@
 //! next server, which takes those again before all others: none is lost, and none is given back twice.
 //! A write may be carried out twice, before anything that the guest did after its answer.
 //!
+//! # Migration
+//! While a front-end asks for it (`LOG_ALL`), each page of guest memory that is written is marked in a
+//! log that it shares (`log`), after it was written. That can be switched on and off amid requests:
+//! what counts is the moment of the write. A ring is stopped when all that was taken of it is given
+//! back, and marked.
+//!
 //! # What a guest can do to others
 //! Nothing but cost time. What it may hold is bounded ([`Limits`]); beyond the bound its ring is not
 //! read. A violation of either protocol closes the connection, with a [`DisconnectReason`] logged once
@@ -50,6 +56,7 @@ mod guard;
 mod inflight;
 mod lease;
 pub mod limits;
+mod log;
 mod mapping;
 mod memory;
 mod proto;

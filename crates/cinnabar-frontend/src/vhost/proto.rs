@@ -26,6 +26,8 @@ pub(super) mod request {
     pub(crate) const SET_OWNER: u32 = 3;
     pub(crate) const RESET_OWNER: u32 = 4;
     pub(crate) const SET_MEM_TABLE: u32 = 5;
+    pub(crate) const SET_LOG_BASE: u32 = 6;
+    pub(crate) const SET_LOG_FD: u32 = 7;
     pub(crate) const SET_VRING_NUM: u32 = 8;
     pub(crate) const SET_VRING_ADDR: u32 = 9;
     pub(crate) const SET_VRING_BASE: u32 = 10;
@@ -49,13 +51,15 @@ pub(super) mod request {
 /// Bits of the protocol's own features.
 pub(super) mod protocol_feature {
     pub(crate) const MQ: u64 = 1 << 0;
+    pub(crate) const LOG_SHMFD: u64 = 1 << 1;
     pub(crate) const REPLY_ACK: u64 = 1 << 3;
     pub(crate) const CONFIG: u64 = 1 << 9;
     pub(crate) const INFLIGHT_SHMFD: u64 = 1 << 12;
     pub(crate) const CONFIGURE_MEM_SLOTS: u64 = 1 << 15;
     /// All that this server has. Not `RESET_DEVICE`: QEMU does not wait for its end, and memory that
     /// is being read into must not be taken back before the read is over.
-    pub(crate) const OFFERED: u64 = MQ | REPLY_ACK | CONFIG | INFLIGHT_SHMFD | CONFIGURE_MEM_SLOTS;
+    pub(crate) const OFFERED: u64 =
+        MQ | LOG_SHMFD | REPLY_ACK | CONFIG | INFLIGHT_SHMFD | CONFIGURE_MEM_SLOTS;
 }
 
 /// A message's header.
@@ -152,18 +156,21 @@ pub(super) struct RingAddresses {
     pub(super) descriptors: u64,
     pub(super) used: u64,
     pub(super) available: u64,
+    /// Where the log has the used ring, as a guest physical address, if it is to be logged.
+    pub(super) log: Option<u64>,
 }
 
 impl RingAddresses {
+    /// `VHOST_VRING_F_LOG`: what is written to the used ring is to be logged.
+    const LOG: u32 = 1;
+
     /// The queue's index and its addresses.
     pub(super) fn decode(payload: &[u8]) -> Option<(u32, Self)> {
         let mut fields = Fields(payload);
-        // The flag and the log's address are for dirty page logging, which is not offered.
-        let (index, _flags) = (fields.u32()?, fields.u32()?);
-        let addresses =
-            Self { descriptors: fields.u64()?, used: fields.u64()?, available: fields.u64()? };
-        fields.u64()?;
-        fields.end((index, addresses))
+        let (index, flags) = (fields.u32()?, fields.u32()?);
+        let (descriptors, used, available) = (fields.u64()?, fields.u64()?, fields.u64()?);
+        let log = Some(fields.u64()?).filter(|_| flags & Self::LOG != 0);
+        fields.end((index, Self { descriptors, used, available, log }))
     }
 }
 
@@ -224,6 +231,23 @@ impl RegionSpec {
         fields.u64()?;
         let region = Self::take(&mut fields)?;
         fields.end(region)
+    }
+}
+
+/// The memory of the log of dirty pages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct LogSpec {
+    /// Its length in bytes, of eight pages each.
+    pub(super) len: u64,
+    /// Where it begins in the file that comes with it.
+    pub(super) offset: u64,
+}
+
+impl LogSpec {
+    pub(super) fn decode(payload: &[u8]) -> Option<Self> {
+        let mut fields = Fields(payload);
+        let spec = Self { len: fields.u64()?, offset: fields.u64()? };
+        fields.end(spec)
     }
 }
 
@@ -323,6 +347,8 @@ mod tests {
         assert!(RingState::decode(&[0; 8]).is_some());
         assert!(RingState::decode(&[0; 9]).is_none());
         assert!(ConfigSpan::decode(&[0; 13]).is_none());
+        assert!(LogSpec::decode(&[0; 16]).is_some());
+        assert!([8, 15, 17].iter().all(|len| LogSpec::decode(&vec![0; *len]).is_none()));
         let inflight = InflightSpec { len: 4096, offset: 0, queues: 2, queue_size: 128 };
         for bytes in [20, 24] {
             assert_eq!(InflightSpec::decode(&inflight.encode(bytes)), Some(inflight));

@@ -77,6 +77,12 @@ reasons! {
     CannotMap "cannot_map" "guest memory that can't be mapped";
     /// The file under guest memory was truncated, or the memory failed.
     MemoryGone "memory_gone" "guest memory vanished: its file was truncated, or the memory failed";
+    /// A log of dirty pages that is not shared memory, or not there.
+    LogMemory "log_memory" "a log of dirty pages that is not shared memory, is behind the end of its file, or can't be mapped";
+    /// A log of dirty pages that has no bit for some page of the guest's memory.
+    LogTooSmall "log_too_small" "a log of dirty pages that does not cover the guest's memory or a used ring";
+    /// The file of the log of dirty pages was truncated, or its memory failed.
+    LogGone "log_gone" "the log of dirty pages vanished: its file was truncated, or the memory failed";
     /// More memory for notes was asked for before the last was taken.
     Unread "unread" "memory for in-flight notes is asked for again and not received";
     /// The notes of requests under way make no sense.

@@ -5,9 +5,11 @@
 //! on modulo 2^16 and says how many there ever were.
 
 use super::limits::QUEUE_SIZE_MAX;
+use super::log::Log;
 use super::memory::GuestMemory;
 use super::proto::RingAddresses;
 use super::reason::DisconnectReason;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, Ordering, fence};
 
 /// Bytes of a descriptor.
@@ -56,6 +58,10 @@ pub(super) struct Ring {
     descriptors: *mut u8,
     available: *mut u8,
     used: *mut u8,
+    /// Where the used ring lies in guest physical addresses.
+    used_address: u64,
+    /// Where what is written to it is logged, and which address its first byte has there.
+    log: Option<(Arc<Log>, u64)>,
     /// Next entry of the available ring to be looked at.
     pub(super) next_available: u16,
     /// Next entry of the used ring to be filled.
@@ -87,6 +93,8 @@ impl Ring {
             descriptors: null,
             available: null,
             used: null,
+            used_address: 0,
+            log: None,
             next_available: base,
             next_used: 0,
             told: None,
@@ -109,8 +117,48 @@ impl Ring {
         self.descriptors = find(addresses.descriptors, 16 * size, 16)?;
         // Each ring ends with an index of the other side's.
         self.available = find(addresses.available, 6 + 2 * size, 2)?;
-        self.used = find(addresses.used, 6 + 8 * size, 4)?;
+        self.used = find(addresses.used, self.used_bytes(), 4)?;
+        let used_address = memory.guest_address(self.used).ok_or(DisconnectReason::RingAddress)?;
+        self.used_address = used_address.0;
         Ok(())
+    }
+
+    /// Bytes of the used ring.
+    fn used_bytes(&self) -> u64 {
+        6 + 8 * u64::from(self.size)
+    }
+
+    /// From now on what is written to the used ring is logged there, or not at all. `address` is what
+    /// the front-end gave as the ring's, if it did.
+    ///
+    /// All of the ring is marked at once: what was written before, by this server or one that died,
+    /// may not have been.
+    pub(super) fn log_to(
+        &mut self,
+        log: Option<Arc<Log>>,
+        address: Option<u64>,
+    ) -> Result<(), DisconnectReason> {
+        let address = address.unwrap_or(self.used_address);
+        let end = address.checked_add(self.used_bytes());
+        if log.as_ref().is_some_and(|log| !end.is_some_and(|end| log.covers(end))) {
+            return Err(DisconnectReason::LogTooSmall);
+        }
+        self.log = log.map(|log| (log, address));
+        self.mark_used(0, self.used_bytes());
+        Ok(())
+    }
+
+    /// Marks what was written to the used ring, `at` bytes behind its beginning.
+    fn mark_used(&self, at: u64, len: u64) {
+        if let Some((log, address)) = &self.log {
+            log.mark(address + at, len);
+        }
+    }
+
+    /// Writes a number to the used ring.
+    fn store_used(&self, at: usize, value: u16, order: Ordering) {
+        store(self.used, at, value, order);
+        self.mark_used(at as u64, 2);
     }
 
     pub(super) const fn size(&self) -> u16 {
@@ -155,12 +203,13 @@ impl Ring {
         let to = self.used.wrapping_add(at).cast::<[u8; 8]>();
         // SAFETY: the ring has `size` entries (`place`).
         unsafe { to.write(entry.to_le_bytes()) };
+        self.mark_used(at as u64, 8);
         self.next_used = self.next_used.wrapping_add(1);
     }
 
     /// Lets the driver see all entries put; returns the used index.
     pub(super) fn publish(&self) -> u16 {
-        store(self.used, 2, self.next_used, Ordering::Release);
+        self.store_used(2, self.next_used, Ordering::Release);
         self.next_used
     }
 
@@ -188,9 +237,9 @@ impl Ring {
     pub(super) fn ask_for_kicks(&self) -> bool {
         if self.event_index {
             let at = HEAD_BYTES + 8 * usize::from(self.size);
-            store(self.used, at, self.next_available, Ordering::Relaxed);
+            self.store_used(at, self.next_available, Ordering::Relaxed);
         } else {
-            store(self.used, 0, 0, Ordering::Relaxed);
+            self.store_used(0, 0, Ordering::Relaxed);
         }
         fence(Ordering::SeqCst);
         self.has_news()
@@ -202,9 +251,9 @@ impl Ring {
             // One kick more comes at most, then the driver's index has passed this one: not again
             // before it went round.
             let at = HEAD_BYTES + 8 * usize::from(self.size);
-            store(self.used, at, self.next_available.wrapping_sub(1), Ordering::Relaxed);
+            self.store_used(at, self.next_available.wrapping_sub(1), Ordering::Relaxed);
         } else {
-            store(self.used, 0, QUIET, Ordering::Relaxed);
+            self.store_used(0, QUIET, Ordering::Relaxed);
         }
     }
 

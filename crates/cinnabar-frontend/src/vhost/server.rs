@@ -321,6 +321,10 @@ impl<M: RawMemory> Server<M> {
                 }
             }
         }
+        let marked = self.connections.iter().filter(|(_, connection)| connection.has_log_call());
+        for key in marked.map(|(key, _)| key).collect::<Vec<_>>() {
+            self.mark_dirty(key);
+        }
         if polling {
             return false;
         }

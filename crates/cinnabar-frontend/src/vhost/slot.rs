@@ -2,6 +2,7 @@
 
 use super::block::Status;
 use super::lease::Lease;
+use super::log::Log;
 use super::memory::{self, GuestMemory, Piece, Pieces};
 use crate::load::Load;
 use cinnabar_seam::RawMemory;
@@ -14,8 +15,6 @@ pub(super) enum Delivery {
     Nothing,
     /// Copy what was read to the guest.
     Copy {
-        /// The guest memory that the data are copied to.
-        to: Pieces,
         /// Where it lies in the volume.
         span: ByteSpan,
     },
@@ -44,7 +43,9 @@ pub(super) struct Slot {
     /// It changes the disk, and need not be durable when it is answered.
     pub(super) volatile: bool,
     /// As it was when the request was taken: all addresses are in it.
-    pub(super) _memory: Arc<GuestMemory>,
+    pub(super) memory: Arc<GuestMemory>,
+    /// The guest's memory that the answer's data go to, whichever way.
+    pub(super) data: Pieces,
     pub(super) delivery: Delivery,
 }
 
@@ -57,16 +58,16 @@ impl Slot {
     /// Copies what was read to the guest, if that is its delivery; returns how much. `None`: the engine
     /// brought too little.
     pub(super) fn deliver<M: RawMemory>(&self, data: Option<&M>) -> Option<u64> {
-        let Delivery::Copy { to, span } = &self.delivery else { return Some(0) };
+        let Delivery::Copy { span } = &self.delivery else { return Some(0) };
         let (data, head) = (data?, span.head_bytes());
         if head + span.len > data.len_bytes() {
             return None;
         }
-        // SAFETY: the range is within the buffer, which the engine has handed over; `self._memory`
-        // holds what `to` is in.
+        // SAFETY: the range is within the buffer, which the engine has handed over; `self.memory`
+        // holds what `self.data` is in.
         let copied = unsafe {
             let from = data.as_ptr().add(head as usize);
-            memory::copy_to_guest(to, from, span.len as usize)
+            memory::copy_to_guest(&self.data, from, span.len as usize)
         };
         Some(copied as u64)
     }
@@ -75,8 +76,15 @@ impl Slot {
     pub(super) fn tell(&self, status: Status) {
         if let Some(place) = &self.status {
             let byte = status as u8;
-            // SAFETY: one byte; `self._memory` holds what the place is in.
+            // SAFETY: one byte; `self.memory` holds what the place is in.
             unsafe { memory::copy_to_guest(std::slice::from_ref(place), &raw const byte, 1) };
         }
+    }
+
+    /// Marks what was written to the guest's memory. For data that may have been written only in part,
+    /// or not at all, that is too much, which does no harm.
+    pub(super) fn mark(&self, log: &Log) {
+        self.memory.mark(&self.data, log);
+        self.memory.mark(self.status.as_slice(), log);
     }
 }

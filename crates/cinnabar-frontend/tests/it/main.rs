@@ -24,6 +24,8 @@ mod vhost_guest;
 mod vhost_host;
 mod vhost_hostile;
 mod vhost_library;
+mod vhost_log;
+mod vhost_migration;
 mod vhost_pair;
 mod vhost_restart;
 mod vhost_script;

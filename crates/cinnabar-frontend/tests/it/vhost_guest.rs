@@ -12,7 +12,7 @@ use rustix::net::{
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::sync::atomic::{AtomicU16, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 
 /// Bytes of guest memory, in two regions.
 pub(crate) const MEMORY: u64 = 4 << 20;
@@ -28,8 +28,11 @@ pub(crate) const SIZE: u16 = 64;
 /// Features: `VERSION_1`, the protocol's features, indirect tables, flush, write-back, discards.
 pub(crate) const FEATURES: u64 = 1 << 32 | 1 << 30 | 1 << 28 | 1 << 9 | 1 << 11 | 3 << 13;
 pub(crate) const EVENT_INDEX: u64 = 1 << 29;
-/// Protocol features: queues, acknowledgements, configuration, in-flight notes, memory slots.
-pub(crate) const PROTOCOL: u64 = 1 | 1 << 3 | 1 << 9 | 1 << 12 | 1 << 15;
+/// `VHOST_F_LOG_ALL`: written pages are to be marked.
+pub(crate) const LOG_ALL: u64 = 1 << 26;
+/// Protocol features: queues, log of dirty pages, acknowledgements, configuration, in-flight notes,
+/// memory slots.
+pub(crate) const PROTOCOL: u64 = 1 | 1 << 1 | 1 << 3 | 1 << 9 | 1 << 12 | 1 << 15;
 
 pub(crate) const NEXT: u16 = 1;
 pub(crate) const WRITE: u16 = 2;
@@ -86,6 +89,20 @@ impl Memory {
             std::ptr::copy_nonoverlapping(self.first.add(at), bytes.as_mut_ptr(), len as usize);
         }
         bytes
+    }
+
+    /// Another mapping of it.
+    #[allow(dead_code, reason = "tests only")]
+    pub(crate) fn map(&self) -> Self {
+        Self::over(&self.file)
+    }
+
+    /// Words of it, to be shared with other threads.
+    #[allow(dead_code, reason = "tests only")]
+    pub(crate) fn words(&self, at: usize, count: u64) -> &[AtomicU64] {
+        assert!(at.is_multiple_of(8) && at as u64 + 8 * count <= MEMORY, "the test's own memory");
+        // SAFETY: within the mapping, and aligned; all access by this handle is atomic.
+        unsafe { std::slice::from_raw_parts(self.first.add(at).cast(), count as usize) }
     }
 
     fn index(&self, address: u64) -> &AtomicU16 {
@@ -175,15 +192,17 @@ pub(crate) struct Rings {
     pub(crate) kick: OwnedFd,
     pub(crate) call: OwnedFd,
     /// Next free descriptor; they are never given back one by one.
-    next: u16,
+    pub(crate) next: u16,
     seen: u16,
+    /// Where the used ring is to be logged, if it is.
+    pub(crate) log: Option<u64>,
 }
 
 impl Rings {
     pub(crate) fn new(queue: u32) -> Self {
         let bell = || eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK).expect("eventfd");
         let base = 0x10000 * (u64::from(queue) + 1);
-        Self { base, kick: bell(), call: bell(), next: 0, seen: 0 }
+        Self { base, kick: bell(), call: bell(), next: 0, seen: 0, log: None }
     }
 
     pub(crate) fn descriptors(&self) -> u64 {
@@ -201,7 +220,8 @@ impl Rings {
     /// As in the front-end's message: index, flags, descriptors, used, available, log.
     pub(crate) fn addresses(&self, queue: u32) -> Vec<u8> {
         let places = [self.descriptors(), self.used(), self.available()].map(|at| USER + at);
-        [pair(queue, 0), numbers(&places), numbers(&[0])].concat()
+        let flags = u32::from(self.log.is_some());
+        [pair(queue, flags), numbers(&places), numbers(&[self.log.unwrap_or(0)])].concat()
     }
 
     pub(crate) fn describe(
@@ -310,6 +330,17 @@ pub(crate) fn set_up(
         send(link, 13, &numbers(&[queue.into()]), &[rings.call.as_fd()]);
         send(link, 18, &pair(queue, 1), &[]);
     }
+}
+
+/// Bytes of a log that covers both regions, and where the second one's part begins.
+pub(crate) const LOG_BYTES: u64 = SECOND_LOG + HALF / 4096 / 8;
+pub(crate) const SECOND_LOG: u64 = SECOND / 4096 / 8;
+
+/// A file for a log of dirty pages, and the message's payload.
+pub(crate) fn log_file(len: u64) -> (OwnedFd, Vec<u8>) {
+    let file = memfd_create("log", MemfdFlags::CLOEXEC).expect("a memfd");
+    ftruncate(&file, len).expect("room");
+    (file, numbers(&[len, 0]))
 }
 
 /// A region of the table: half of the memory.

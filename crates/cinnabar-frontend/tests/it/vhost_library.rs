@@ -23,7 +23,8 @@ fn start(front: &mut Frontend, memory: &Memory, rings: &Rings) -> (EventFd, Even
     let wanted = VhostUserProtocolFeatures::MQ
         | VhostUserProtocolFeatures::CONFIG
         | VhostUserProtocolFeatures::REPLY_ACK
-        | VhostUserProtocolFeatures::INFLIGHT_SHMFD;
+        | VhostUserProtocolFeatures::INFLIGHT_SHMFD
+        | VhostUserProtocolFeatures::LOG_SHMFD;
     assert!(offered.contains(wanted));
     front.set_protocol_features(wanted).expect("agreed");
     front.set_hdr_flags(vhost::vhost_user::message::VhostUserHeaderFlag::NEED_REPLY);

@@ -4,8 +4,8 @@
 //! panics), and a neighbour that notices nothing.
 
 use crate::vhost_guest::{
-    FEATURES, HALF, INDIRECT, MEMORY, NEXT, PROTOCOL, SECOND, SIZE, USER, WRITE, message, numbers,
-    pair, region,
+    FEATURES, HALF, INDIRECT, LOG_ALL, LOG_BYTES, MEMORY, NEXT, PROTOCOL, SECOND, SIZE, USER,
+    WRITE, log_file, message, numbers, pair, region,
 };
 use crate::vhost_host::{Host, export};
 use crate::vhost_pair::{DATA, HEADER, Pair, STATUS};
@@ -75,6 +75,8 @@ struct Play<'a> {
     script: Script<'a>,
     pair: Pair,
     notes: Option<(Vec<u8>, OwnedFd)>,
+    /// The log of dirty pages, known to the server or not.
+    log: OwnedFd,
 }
 
 /// Plays a script.
@@ -85,7 +87,7 @@ pub(crate) fn play(script: &[u8]) {
     let mut pair = Pair::strangers(host, 2);
     pair.host.hold = true;
     pair.host.pool.direct = script.byte().is_multiple_of(2);
-    let mut play = Play { script, pair, notes: None };
+    let mut play = Play { script, pair, notes: None, log: log_file(LOG_BYTES).0 };
     if play.script.byte().is_multiple_of(2) {
         play.set_up();
     }
@@ -100,7 +102,7 @@ pub(crate) fn play(script: &[u8]) {
 
 impl Play<'_> {
     fn step(&mut self) {
-        match self.script.byte() % 24 {
+        match self.script.byte() % 28 {
             0 => self.set_up(),
             1 => self.say_anything(),
             2 => self.say_something(),
@@ -128,6 +130,8 @@ impl Play<'_> {
             16 | 17 => self.offer_any(),
             18 | 19 => self.offer_request(),
             20 => while self.pair.link.receive().is_some() {},
+            24 | 25 => self.log(),
+            26 => self.truncate_log(),
             _ => {
                 self.pair.rings[usize::from(self.script.byte() % 2)].ring_bell();
                 self.pair.host.turn(0);
@@ -180,16 +184,19 @@ impl Play<'_> {
     fn say_something(&mut self) {
         let script = &mut self.script;
         let kind = script.one_of(&[
-            1, 2, 3, 4, 5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 24, 25, 31, 32, 36, 37, 38,
+            1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 24, 25, 31, 32, 36, 37,
+            38,
         ]);
         let index = u32::from(script.byte() % 5);
-        let payload = match script.byte() % 4 {
+        let payload = match script.byte() % 5 {
+            4 => numbers(&[script.address(), script.number() % 2 * 4096]),
             0 => script.bytes(80),
             1 => pair(index, script.len()),
             2 => {
                 let places = [script.address(), script.address(), script.address()];
                 let places = places.map(|at| USER.wrapping_add(at & !15));
-                [pair(index, 0), numbers(&places), numbers(&[0])].concat()
+                let (flags, log) = (u32::from(script.byte() % 2), script.address());
+                [pair(index, flags), numbers(&places), numbers(&[log])].concat()
             }
             _ => {
                 let at = [script.address() & !4095, HALF, USER, script.address() & !4095];
@@ -254,6 +261,38 @@ impl Play<'_> {
         self.pair.host.turn(0);
         self.answer();
         ftruncate(&self.pair.memory.file, MEMORY).expect("it is not sealed");
+    }
+
+    /// A front-end that migrates its guest says so, or that it is over, with a log that is large enough
+    /// or not.
+    fn log(&mut self) {
+        let len = self.script.one_of(&[LOG_BYTES, LOG_BYTES, LOG_BYTES, LOG_BYTES - 1, 1, 0]);
+        let log = self.log.try_clone().expect("a handle");
+        if self.script.byte().is_multiple_of(2) {
+            self.send(6, &numbers(&[len, 0]), &[log.as_fd()]);
+        }
+        if self.script.byte().is_multiple_of(8) {
+            let call = self.pair.rings[1].call.try_clone().expect("a handle");
+            self.send(7, &[], &[call.as_fd()]);
+        }
+        let features = if self.script.byte().is_multiple_of(4) { 0 } else { LOG_ALL };
+        self.send(2, &numbers(&[FEATURES | features]), &[]);
+        let queue = u32::from(self.script.byte() % 2);
+        let rings = &mut self.pair.rings[queue as usize];
+        rings.log = self.script.byte().is_multiple_of(2).then(|| self.script.address());
+        let addresses = rings.addresses(queue);
+        self.send(9, &addresses, &[]);
+    }
+
+    /// The log is shorter for a moment, as the memory may be.
+    fn truncate_log(&mut self) {
+        let len = self.script.one_of(&[0, 4096, LOG_BYTES - 1]);
+        ftruncate(&self.log, len).expect("it is not sealed");
+        self.pair.rings[0].ring_bell();
+        self.pair.host.poll_rings();
+        self.pair.host.turn(0);
+        self.answer();
+        ftruncate(&self.log, LOG_BYTES).expect("it is not sealed");
     }
 
     fn answer(&mut self) {

@@ -3,6 +3,15 @@
 use crate::vhost_script::play;
 
 #[test]
+fn no_seed_of_the_fuzz_target_breaks_the_host() {
+    let seeds = concat!(env!("CARGO_MANIFEST_DIR"), "/../../fuzz/seeds/vhost_user");
+    let files = std::fs::read_dir(seeds).expect("the tree keeps them");
+    for file in files {
+        play(&std::fs::read(file.expect("listed").path()).expect("readable"));
+    }
+}
+
+#[test]
 fn no_script_breaks_the_host() {
     let mut random = 1_u64;
     let mut draw = move || {

@@ -8,10 +8,11 @@ use crate::vhost::device::{self, SPACE_BYTES_MAX, WRITEBACK_AT, feature};
 use crate::vhost::export::Export;
 use crate::vhost::inflight::Inflight;
 use crate::vhost::limits::{MEMORY_BYTES_MAX, QUEUE_SIZE_MAX, REGIONS_MAX};
+use crate::vhost::log::Log;
 use crate::vhost::mapping::MappingError;
 use crate::vhost::memory::{GuestMemory, Region};
 use crate::vhost::proto::{
-    self, ConfigSpan, Fields, InflightSpec, RegionSpec, RingAddresses, RingFd, RingState,
+    self, ConfigSpan, Fields, InflightSpec, LogSpec, RegionSpec, RingAddresses, RingFd, RingState,
     protocol_feature, request,
 };
 use crate::vhost::queue::{Queue, Running};
@@ -128,6 +129,7 @@ impl Connection {
             request::GET_FEATURES => empty().and(number(device::features(export))),
             request::SET_FEATURES => {
                 self.features = subset(payload, device::features(export))?;
+                self.log_rings()?;
                 Ok(Some(Answer::Ack))
             }
             request::GET_PROTOCOL_FEATURES => empty().and(number(protocol_feature::OFFERED)),
@@ -187,7 +189,10 @@ impl Connection {
                 self.set_eventfd(key, kind, payload, None, watches)
             }
             request::SET_MEM_TABLE => self.set_table(payload, &[]),
-            request::ADD_MEM_REG | request::SET_INFLIGHT_FD => Err(DisconnectReason::Descriptors),
+            request::ADD_MEM_REG
+            | request::SET_INFLIGHT_FD
+            | request::SET_LOG_BASE
+            | request::SET_LOG_FD => Err(DisconnectReason::Descriptors),
             _ => Err(DisconnectReason::UnknownMessage),
         }
     }
@@ -222,6 +227,12 @@ impl Connection {
                 self.set_inflight(inflight);
                 Ok(Answer::Ack)
             }
+            request::SET_LOG_BASE => self.set_log(payload, &fd),
+            request::SET_LOG_FD if payload.is_empty() => {
+                self.log_call = Some(Arc::new(bell::adopt(fd)?));
+                Ok(Answer::Ack)
+            }
+            request::SET_LOG_FD => Err(DisconnectReason::Payload),
             _ => Err(DisconnectReason::Descriptors),
         }
         .map(Some)
@@ -275,6 +286,25 @@ impl Connection {
         self.inflight = Some(inflight);
     }
 
+    /// Pages are marked there from now on, those of requests under way as well. Front-ends wait for
+    /// the answer before they look at what the log before it has.
+    fn set_log(&mut self, payload: &[u8], fd: &OwnedFd) -> Result<Answer> {
+        let spec = LogSpec::decode(payload).ok_or(DisconnectReason::Payload)?;
+        let log = Log::open(&self.account, &spec, fd.as_fd())?;
+        if !log.covers(self.memory.end()) {
+            return Err(DisconnectReason::LogTooSmall);
+        }
+        if std::mem::take(&mut self.unlogged) {
+            self.memory.mark_all(&log);
+        }
+        self.log = Some(Arc::new(log));
+        self.log_rings()?;
+        // The answer has no payload by the protocol's text, and a number in its reference server; those
+        // who ask for an acknowledgement take the number for it.
+        let answered = self.protocol_features & protocol_feature::LOG_SHMFD != 0;
+        Ok(if answered { Answer::Payload(0_u64.to_ne_bytes().to_vec()) } else { Answer::Ack })
+    }
+
     fn set_addresses(&mut self, index: u32, addresses: RingAddresses) -> Result<Option<Answer>> {
         let memory = Arc::clone(&self.memory);
         let index = self.index(index)?;
@@ -283,6 +313,7 @@ impl Connection {
             running.ring.place(&memory, &addresses)?;
         }
         queue.addresses = Some(addresses);
+        self.log_rings()?;
         Ok(Some(Answer::Ack))
     }
 
@@ -362,6 +393,7 @@ impl Connection {
             }
         }
         self.memory = Arc::new(memory);
+        self.log_rings()?;
         Ok(Answer::Ack)
     }
 

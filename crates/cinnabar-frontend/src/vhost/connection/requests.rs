@@ -10,7 +10,7 @@ use crate::vhost::device::{self, feature};
 use crate::vhost::export::Export;
 use crate::vhost::lease::{Lease, Returned};
 use crate::vhost::limits::{BYTES_PER_TURN, DESCRIPTORS_PER_TURN, REQUESTS_PER_TURN};
-use crate::vhost::memory::{self, Piece};
+use crate::vhost::memory::{self, Piece, Pieces};
 use crate::vhost::queue::Next;
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::slot::{Delivery, Slot};
@@ -55,6 +55,8 @@ pub(in crate::vhost) struct Turn<'a, M, B> {
 struct Submission<M> {
     op: Op<M>,
     delivery: Delivery,
+    /// Where in the guest's memory goes what is read.
+    data: Pieces,
     /// Of its private buffer.
     bytes: u64,
 }
@@ -122,7 +124,7 @@ impl Connection {
     ) -> Result<Result<(), (Short, u64)>, DisconnectReason> {
         let BlockRequest { op, data, status, writable_bytes: len } = request;
         let life = self.life;
-        let slot = |delivery, bytes, volatile, memory| Slot {
+        let slot = |delivery, data, bytes, volatile, memory| Slot {
             connection: key,
             life,
             queue: index,
@@ -131,23 +133,20 @@ impl Connection {
             status: Some(Piece { first: status, len: 1 }),
             bytes,
             volatile,
-            _memory: memory,
+            memory,
+            data,
             delivery,
         };
-        let answer = match op {
-            BlockOp::Answer(status) => Some(status),
+        let (answer, submission) = match op {
+            BlockOp::Answer(status) => (Some((status, Pieces::new())), None),
             BlockOp::Serial => {
                 let serial = block::serial(turn.export);
                 // SAFETY: the serial number is that long; `self.memory` holds what `data` is in.
                 unsafe { memory::copy_to_guest(&data, serial.as_ptr(), serial.len()) };
-                Some(Status::Ok)
+                (Some((Status::Ok, data)), None)
             }
-            _ => None,
-        };
-        let submission = match answer {
-            Some(_) => None,
-            None => match self.submission(index, op, &data, turn) {
-                Ok(submission) => Some(submission),
+            _ => match self.submission(index, op, data, turn) {
+                Ok(submission) => (None, Some(submission)),
                 Err(short) => return Ok(Err(short)),
             },
         };
@@ -161,17 +160,21 @@ impl Connection {
         running.take(next);
         turn.stats.requests += 1;
         turn.stats.replayed_requests += u64::from(next.replayed);
-        if let Some(answer) = answer {
+        if let Some((answer, data)) = answer {
             turn.stats.refused_requests += u64::from(answer != Status::Ok);
             *turn.refused += u64::from(answer != Status::Ok);
-            slot(Delivery::Nothing, 0, false, Arc::clone(&self.memory)).tell(answer);
             running.complete(next.head, len);
+            let slot = slot(Delivery::Nothing, data, 0, false, Arc::clone(&self.memory));
+            slot.tell(answer);
+            if let Some(log) = self.log() {
+                slot.mark(log);
+            }
         }
-        if let Some(Submission { op, delivery, bytes }) = submission {
+        if let Some(Submission { op, delivery, data, bytes }) = submission {
             let volatile = is_volatile(&op);
             self.volatile += u32::from(volatile);
             let memory = Arc::clone(&self.memory);
-            let ticket = turn.slots.insert(slot(delivery, bytes, volatile, memory));
+            let ticket = turn.slots.insert(slot(delivery, data, bytes, volatile, memory));
             turn.incoming.push(Incoming {
                 ticket: Ticket(ticket),
                 export: self.export,
@@ -224,7 +227,7 @@ impl Connection {
         &mut self,
         index: u16,
         op: BlockOp,
-        data: &[Piece],
+        data: Pieces,
         turn: &mut Turn<'_, M, B>,
     ) -> Result<Submission<M>, (Short, u64)> {
         let fua = !device::is_writeback(self.features, self.writeback);
@@ -239,18 +242,20 @@ impl Connection {
                 // `self.memory` holds what `data` is in.
                 let copied = unsafe {
                     let to = buffer.as_ptr().add(span.head_bytes() as usize);
-                    memory::copy_from_guest(data, to, span.len as usize)
+                    memory::copy_from_guest(&data, to, span.len as usize)
                 };
                 turn.stats.received_bytes += copied as u64;
                 let op = Op::Write { span, data: buffer, fua };
-                return Ok(Submission { op, delivery: Delivery::Nothing, bytes });
+                let data = Pieces::new();
+                return Ok(Submission { op, delivery: Delivery::Nothing, data, bytes });
             }
             BlockOp::Discard(span) => Op::Trim { span, fua },
             BlockOp::Zero { span, may_punch } => Op::WriteZeroes { span, fua, may_punch },
             BlockOp::Flush | BlockOp::Serial | BlockOp::Answer(_) => Op::Flush,
         };
         self.reserve(index, 0, turn)?;
-        Ok(Submission { op, delivery: Delivery::Nothing, bytes: 0 })
+        let data = Pieces::new();
+        Ok(Submission { op, delivery: Delivery::Nothing, data, bytes: 0 })
     }
 
     /// A read, into the guest's memory if it is whole blocks everywhere.
@@ -258,7 +263,7 @@ impl Connection {
         &mut self,
         index: u16,
         span: ByteSpan,
-        data: &[Piece],
+        data: Pieces,
         turn: &mut Turn<'_, M, B>,
     ) -> Result<Submission<M>, (Short, u64)> {
         let whole = |value: u64| value.is_multiple_of(BLOCK_BYTES);
@@ -273,7 +278,7 @@ impl Connection {
             if let Some(buffer) = turn.buffers.guest(keep, &pieces) {
                 turn.stats.direct_reads += 1;
                 let op = Op::Read { span, data: buffer };
-                return Ok(Submission { op, delivery: Delivery::Direct(lease), bytes: 0 });
+                return Ok(Submission { op, delivery: Delivery::Direct(lease), data, bytes: 0 });
             }
             let one = Load { requests: 1, bytes: 0 };
             self.load -= one;
@@ -282,7 +287,7 @@ impl Connection {
         let bytes = span.blocks() * BLOCK_BYTES;
         self.reserve(index, bytes, turn)?;
         let op = Op::Read { span, data: take(turn.buffers, span) };
-        Ok(Submission { op, delivery: Delivery::Copy { to: data.into(), span }, bytes })
+        Ok(Submission { op, delivery: Delivery::Copy { span }, data, bytes })
     }
 
     /// Gives back what a submission took.

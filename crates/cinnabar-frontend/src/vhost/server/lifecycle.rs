@@ -1,14 +1,16 @@
 //! Connections to their end: interest, time-outs, drain.
 
 use super::Server;
-use super::replies::Parked;
+use super::replies::{Parked, Unlogged};
 use crate::request::Buffers;
 use crate::vhost::connection::Connection;
+use crate::vhost::log::Log;
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::slot::Delivery;
 use cinnabar_seam::RawMemory;
 use cinnabar_seam::units::Instant;
 use std::os::fd::AsRawFd;
+use std::sync::Arc;
 
 impl<M: RawMemory> Server<M> {
     /// After anything happened to a connection: tell the loop what to watch it for, start the clock.
@@ -33,7 +35,7 @@ impl<M: RawMemory> Server<M> {
         connection.leave();
         self.stop_waiting(key, None);
         self.change_past(connection.life, |life| life.load += connection.load);
-        self.orphan_reads(key, connection.life);
+        self.orphan_reads(key, connection.life, connection.log());
         for queue in &mut connection.queues {
             if let Some((fd, watch)) = queue.kick.take() {
                 self.watches.remove(watch, fd);
@@ -57,7 +59,7 @@ impl<M: RawMemory> Server<M> {
     }
 
     /// Reads into guest memory of a connection that ends: the next connection has to wait for them.
-    fn orphan_reads(&mut self, key: u64, life: u64) {
+    fn orphan_reads(&mut self, key: u64, life: u64, log: Option<&Arc<Log>>) {
         let mut leases = 0;
         let keys: Vec<u64> = self
             .slots
@@ -73,7 +75,8 @@ impl<M: RawMemory> Server<M> {
                 std::mem::replace(&mut slot.delivery, Delivery::Nothing)
             {
                 leases += 1;
-                let place = self.parked.insert(Parked::Orphan { life });
+                let unlogged = Unlogged::new(log, slot);
+                let place = self.parked.insert(Parked::Orphan { life, unlogged });
                 lease.await_return(place);
             }
         }
@@ -85,7 +88,9 @@ impl<M: RawMemory> Server<M> {
             .collect();
         for place in mine {
             let Some(parked) = self.parked.get_mut(place) else { continue };
-            if let Parked::Failed(slot) = std::mem::replace(parked, Parked::Orphan { life }) {
+            let Parked::Failed(slot) = parked else { continue };
+            let orphan = Parked::Orphan { life, unlogged: Unlogged::new(log, slot) };
+            if let Parked::Failed(slot) = std::mem::replace(parked, orphan) {
                 leases += 1;
                 self.load -= slot.load();
                 self.change_past(life, |past| past.load -= slot.load());

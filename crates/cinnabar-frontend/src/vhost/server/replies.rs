@@ -5,6 +5,8 @@ use crate::load::Load;
 use crate::request::{Body, Buffers, Command, Incoming, Ticket};
 use crate::vhost::block::Status;
 use crate::vhost::connection::Connection;
+use crate::vhost::log::Log;
+use crate::vhost::memory::{GuestMemory, Pieces};
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::slot::{Delivery, Slot};
 use cinnabar_seam::units::Instant;
@@ -20,7 +22,25 @@ pub(super) enum Parked {
     Orphan {
         /// Key of its export's entry in `lives`: the next connection of the same guest has to wait.
         life: u64,
+        /// What is to be logged then.
+        unlogged: Unlogged,
     },
+}
+
+/// Guest memory that a read may still write to.
+pub(super) struct Unlogged {
+    /// The log of its connection, if there was one.
+    log: Option<Arc<Log>>,
+    memory: Arc<GuestMemory>,
+    data: Pieces,
+}
+
+impl Unlogged {
+    /// The data of a request whose connection, with this log, is gone.
+    pub(super) fn new(log: Option<&Arc<Log>>, slot: &Slot) -> Self {
+        let (memory, data) = (Arc::clone(&slot.memory), slot.data.clone());
+        Self { log: log.map(Arc::clone), memory, data }
+    }
 }
 
 impl<M: RawMemory> Server<M> {
@@ -53,7 +73,8 @@ impl<M: RawMemory> Server<M> {
             status: None,
             bytes: 0,
             volatile: false,
-            _memory: Arc::default(),
+            memory: Arc::default(),
+            data: Pieces::new(),
             delivery: Delivery::Internal,
         });
         incoming.push(Incoming {
@@ -136,6 +157,9 @@ impl<M: RawMemory> Server<M> {
             return;
         }
         slot.tell(status);
+        if let Some(log) = connection.log() {
+            slot.mark(log);
+        }
         if let Some(running) = &mut connection.queues[usize::from(slot.queue)].running {
             running.complete(slot.head, slot.len);
         }
@@ -147,10 +171,23 @@ impl<M: RawMemory> Server<M> {
         for place in self.returned.take() {
             match self.parked.remove(place) {
                 Some(Parked::Failed(slot)) => self.complete(&slot, Status::IoError),
-                Some(Parked::Orphan { life }) => self.orphan_ended(life),
+                Some(Parked::Orphan { life, unlogged }) => {
+                    self.mark_late(life, &unlogged);
+                    self.orphan_ended(life);
+                }
                 None => {}
             }
         }
+    }
+
+    /// A read of a connection that is gone has ended: the next one's front-end, which has the same
+    /// guest, may have begun to migrate it meanwhile.
+    fn mark_late(&self, life: u64, unlogged: &Unlogged) {
+        let Unlogged { log, memory, data } = unlogged;
+        let same = self.exports.values().filter(|served| served.lives.contains(&life));
+        let keys = same.flat_map(|served| &served.connections);
+        let next = keys.filter_map(|key| self.connections.get(*key)?.log());
+        next.chain(log).for_each(|log| memory.mark(data, log));
     }
 
     fn orphan_ended(&mut self, life: u64) {
@@ -213,6 +250,12 @@ impl<M: RawMemory> Server<M> {
             if let Some(call) = queue.take_call() {
                 self.bells.add(call);
             }
+        }
+        if connection.has_lost_log() {
+            return Err(DisconnectReason::LogGone);
+        }
+        if let Some(call) = connection.take_log_call() {
+            self.bells.add(call);
         }
         let waited = connection.waiting.is_some();
         connection.finish_stop();
