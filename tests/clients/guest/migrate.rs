@@ -41,6 +41,8 @@ pub(super) fn vhost_user() -> Result<()> {
     let daemon = site.serve(&config)?;
     let plan = Plan::new("guest", &disks);
     let mut guest = plan.boot(&site)?;
+    // A disk that nobody has open is not cached.
+    guest.run(&format!("sleep 100000 <$(disk {BOOK}) >/dev/null 2>&1 &"))?;
     let mut pound = Pounding::new(POUND, 1);
     pound.start(&mut guest)?;
     for round in 0..MIGRATIONS {
