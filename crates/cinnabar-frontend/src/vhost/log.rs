@@ -124,7 +124,7 @@ mod tests {
 
     /// The pages marked in a file whose log begins at `offset`.
     fn marked(file: &OwnedFd, offset: u64) -> BTreeSet<u64> {
-        let len = rustix::fs::fstat(file).expect("its size").st_size as usize;
+        let len = rustix::fs::fstat(file).expect("its size").st_size.cast_unsigned() as usize;
         let mut bytes = vec![0; len];
         rustix::io::pread(file, &mut bytes[..], 0).expect("readable");
         let is_set = |bit: &u64| bytes[(bit / 8) as usize] >> (bit % 8) & 1 == 1;

@@ -161,7 +161,9 @@ impl Migration {
         };
         if self.chains[queue].iter().all(apart) {
             self.chains[queue].push((first, count));
-            self.by_driver(|all| drop(all.pair.offer_in(queue, kind, sector, &data)));
+            self.by_driver(|all| {
+                all.pair.offer_in(queue, kind, sector, &data);
+            });
         }
     }
 
