@@ -12,6 +12,7 @@
 //! * [`held`]: completions that are delivered later.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
+//! * [`ownership`]: which of two hosts serves a volume that moves.
 //! * [`pending_proofs`]: change proofs and generations asked for, and what can be done together.
 //! * [`silence`]: how long something has shown no sign, without the time in which nobody looked.
 //! * [`volume_life`]: a volume from its attach to its end: commands in their order, I/O under way.
@@ -26,6 +27,7 @@ pub mod held;
 pub mod io_count;
 pub mod io_tracker;
 pub mod lost_ranges;
+pub mod ownership;
 pub mod pending_proofs;
 pub mod pool;
 pub mod shard;
@@ -40,6 +42,7 @@ pub use device_life::{DeviceLife, DevicePhase, DeviceStep};
 pub use door::Door;
 pub use io_count::IoCount;
 pub use io_tracker::{IoTracker, TrackedIo};
+pub use ownership::Ownership;
 pub use pending_proofs::PendingProofs;
 pub use pool::ShardPool;
 pub use shard::{Binding, Shard, ShardIo};
