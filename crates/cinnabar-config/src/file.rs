@@ -434,6 +434,12 @@ fn read_volume(
         iops_limit: note(&mut at, "iops_limit", section.number("iops_limit")?),
         iops_weight: note(&mut at, "iops_weight", section.number("iops_weight")?),
         qos_group: note(&mut at, "qos_group", section.string("qos_group")?),
+        migrate_peer: note(&mut at, "migrate_peer", section.string("migrate_peer")?),
+        migrate_token_file: note(
+            &mut at,
+            "migrate_token_file",
+            section.string("migrate_token_file")?,
+        ),
         ..VolumeInput::default()
     };
     section.finish()?;

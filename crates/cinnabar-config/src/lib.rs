@@ -8,6 +8,7 @@ mod error;
 mod file;
 pub mod looks;
 mod manager;
+pub mod peer;
 mod planned;
 pub mod settings;
 #[cfg(test)]

@@ -210,6 +210,17 @@ pub struct VolumeConfig {
     pub qos_group: Option<String>,
     /// What it gets of that.
     pub qos: Settings,
+    /// The daemon on the other host, of a volume that may move: it begins as a standby.
+    pub peer: Option<Peer>,
+}
+
+/// The control API of a daemon on another host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// `HOST:PORT`, as `[control] http` of the other daemon has it.
+    pub address: String,
+    /// Holds the token that changes need there.
+    pub token_file: PathBuf,
 }
 
 /// A group of volumes that share a server or device.

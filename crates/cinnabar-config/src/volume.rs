@@ -2,6 +2,7 @@
 
 use super::error::SettingError;
 use super::units::{parse_setting, parse_share, show_share};
+use crate::peer::{check_movable, read_peer};
 use crate::settings::{Ack, NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
@@ -106,6 +107,12 @@ pub struct VolumeInput {
     /// Volumes of the same group share a backend's I/Os; default: those on one server or device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_group: Option<String>,
+    /// `http://HOST:PORT` of the daemon on the other host, of a volume that may move; default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate_peer: Option<String>,
+    /// Path of the token for changes at that daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate_token_file: Option<String>,
 }
 
 impl VolumeInput {
@@ -120,7 +127,11 @@ impl VolumeInput {
         let mode = self.mode.as_deref().map(|text| one_of("mode", text)).transpose()?;
         let mode = mode.unwrap_or_default();
         let nbd = self.nbd_address(base)?;
+        let (peer, token) = (self.migrate_peer.as_deref(), self.migrate_token_file.as_deref());
+        let peer = read_peer(peer, token, base)?;
+        check_movable(peer.is_some(), mode, self.read_only)?;
         Ok(VolumeConfig {
+            peer,
             name: self.name.clone(),
             backend: absolute_backend(&self.backend, base)?,
             mode,

@@ -4,7 +4,7 @@
 
 use super::describe::{self, Asks, Changes, ChangesNamed};
 use super::observer::Observer;
-use super::{Control, Phase, actions, events, history, policy, recordings};
+use super::{Control, Phase, actions, events, history, migrate, policy, recordings};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{Method, StatusCode};
@@ -112,6 +112,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
         .routes(routes!(resize))
         .routes(routes!(actions::flush))
         .routes(routes!(actions::invalidate))
+        .routes(routes!(migrate::give))
+        .routes(routes!(migrate::out))
+        .routes(routes!(migrate::into))
+        .routes(routes!(migrate::cancel))
         .routes(routes!(actions::replace))
         .routes(routes!(actions::resize))
         .routes(routes!(actions::abandon))
@@ -302,7 +306,7 @@ async fn resize(
     Ok(Json(report_of(&control, &name).await?))
 }
 
-async fn report_of(control: &Control, name: &str) -> Answer<VolumeReport> {
+pub(super) async fn report_of(control: &Control, name: &str) -> Answer<VolumeReport> {
     let status = control.status().await?;
     let volume = status.volumes.iter().find(|volume| volume.config.name == name);
     Ok(VolumeReport::new(volume.ok_or_else(|| not_found(name))?))

@@ -14,6 +14,7 @@ mod flood;
 mod history;
 pub mod http;
 pub mod life;
+pub mod migrate;
 pub mod observer;
 pub mod policy;
 pub mod recordings;

@@ -57,6 +57,7 @@ fn volume(name: &str, reads: u64) -> VolumeStatus {
         write_back: None,
         mode_by_operator: false,
         qos: None,
+        migration: None,
     }
 }
 

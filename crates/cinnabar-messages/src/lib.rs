@@ -145,6 +145,42 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<()>,
     },
+    /// The other host of a volume that may move asks for it, and tells the highest epoch it knows.
+    Give {
+        /// Which.
+        name: String,
+        /// The epoch.
+        epoch: u64,
+        /// Answer, once this host does not own the volume.
+        answer: AnswerTo<Given>,
+    },
+    /// A volume that is served may move to the other host from now on.
+    MigrateOut {
+        /// Which.
+        name: String,
+        /// The other daemon.
+        peer: Peer,
+        /// Answer, once that is durable.
+        answer: AnswerTo<()>,
+    },
+    /// A volume comes from the other host.
+    MigrateIn {
+        /// Which: one that may move, or with a peer one that waits for its back end.
+        name: String,
+        /// The other daemon; `None`: as it is.
+        peer: Option<Peer>,
+        /// `Some`: take it now; `true`: the operator vouches that the other host does not serve it.
+        take: Option<bool>,
+        /// Answer, once it stands by, or this host is the owner.
+        answer: AnswerTo<()>,
+    },
+    /// A volume that this host owns may not move any more.
+    MigrateCancel {
+        /// Which.
+        name: String,
+        /// Answer, once that is durable.
+        answer: AnswerTo<()>,
+    },
     /// Accept nothing new, finish what is under way, detach, checkpoint, end. What is not finished
     /// after `deadline` is cut off and reported.
     Stop {
@@ -153,6 +189,17 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<StopReport>,
     },
+}
+
+/// What the other host is told that has asked for a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// This host does not own the volume, and will not before it has asked.
+    pub free: bool,
+    /// The highest epoch known here.
+    pub epoch: u64,
+    /// Why it stays here, or an empty line.
+    pub reason: String,
 }
 
 /// Bytes of a volume.

@@ -233,6 +233,45 @@ pub struct VolumeStatus {
     pub write_back: Option<WriteBackStatus>,
     /// How it takes turns at its back end, if it does.
     pub qos: Option<VolumeQosStatus>,
+    /// Which of two hosts serves it, if it may move.
+    pub migration: Option<MigrationStatus>,
+}
+
+/// A volume that may move between two hosts, raw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationStatus {
+    /// What this host is.
+    pub role: MigrationRole,
+    /// `HOST:PORT` of the other daemon.
+    pub peer: String,
+    /// The highest epoch known.
+    pub epoch: u64,
+    /// Times it was handed over to the other host since this daemon started.
+    pub given: u64,
+    /// Times it was taken from there.
+    pub taken: u64,
+    /// How long guests waited the last time it was taken; zero if it was not.
+    pub last_take: Duration,
+    /// Guests' requests that wait for the volume now.
+    pub held: u64,
+    /// Why it could not be taken or handed over the last time, or an empty line.
+    pub reason: String,
+}
+
+/// What a host is to a volume that may move.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum MigrationRole {
+    /// It serves and caches the volume.
+    Owner,
+    /// It is handing the volume over.
+    Giving,
+    /// It serves reads from the back end; a write takes the volume.
+    Standby,
+    /// It is taking the volume.
+    Taking,
 }
 
 /// A volume waits for its back end.
@@ -262,6 +301,8 @@ pub enum State {
     Stopping,
     /// Does not serve yet: its back end can't be opened, which is tried again.
     Waiting,
+    /// Another host may serve it; reads are served from the back end, a write takes it here.
+    Standby,
     /// Does not serve; the reason says why.
     Failed,
 }

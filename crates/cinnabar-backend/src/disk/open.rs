@@ -23,6 +23,8 @@ pub(super) const TRIES: u32 = 5;
 pub struct OpenOptions {
     /// For reading only, sharing the lock with other readers.
     pub read_only: bool,
+    /// Without a lock, for reading only: another process writes it. What is read may not be kept.
+    pub unlocked: bool,
     /// Past the page cache, where the file system allows it.
     pub direct: bool,
     /// How long to wait for another process's lock.
@@ -37,6 +39,7 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             read_only: false,
+            unlocked: false,
             direct: true,
             lock_wait: Duration::from_secs(30),
             cancel: None,
@@ -96,7 +99,10 @@ impl Disk {
         options: &OpenOptions,
         patience: &mut Patience,
     ) -> Result<Self, DiskError> {
-        lock(fd.as_fd(), path, options.read_only, patience)?;
+        assert!(options.read_only || !options.unlocked, "who writes has the lock");
+        if !options.unlocked {
+            lock(fd.as_fd(), path, options.read_only, patience)?;
+        }
         let failed = |errno| DiskError::from_errno(path, "stat", errno);
         let stat = fstat(&fd).map_err(failed)?;
         let stat_fs = rustix::fs::fstatfs(&fd).map_err(failed)?;

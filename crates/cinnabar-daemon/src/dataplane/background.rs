@@ -5,6 +5,7 @@
 
 use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
+use super::migrate::{self, MoveDone, MoveStep};
 use super::resize::RoomAsked;
 use super::watch::Sizes;
 use super::writes::{Claims, Known, Subject};
@@ -59,6 +60,8 @@ pub(super) enum Task {
     Unclaim { subject: Subject, claims: Claims },
     /// The same of a volume that is not served, and whose writes were given up.
     Discard { claims: Claims, answer: AnswerTo<()> },
+    /// A step of a volume that moves between two hosts.
+    Move { subject: Subject, step: Box<MoveStep> },
     /// These volumes are recorded on that device from now on.
     Entrust { ledger: Ledger, names: Vec<String>, device: DeviceId, path: PathBuf },
 }
@@ -112,6 +115,10 @@ pub(super) enum Finished {
         answer: AnswerTo<u64>,
     },
     Entrusted(Result<(), StateError>),
+    Moved {
+        subject: Subject,
+        what: MoveDone,
+    },
     Claimed {
         subject: Subject,
         result: Result<(), String>,
@@ -262,6 +269,7 @@ impl Task {
                 | Self::Claim { .. }
                 | Self::Unclaim { .. }
                 | Self::Discard { .. }
+                | Self::Move { .. }
         )
     }
 
@@ -274,7 +282,7 @@ impl Task {
             Self::Open(Opening { config, options, taken, claims, keep, answer, attempt }) => {
                 let name = config.name.clone();
                 let open = || {
-                    let mut opened = disks::open_volume(&config, &options, &taken, &claims)?;
+                    let mut opened = migrate::open(&config, &options, &taken, &claims)?;
                     if let Some((ledger, device)) = &keep {
                         let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
                         let names = std::slice::from_ref(&name);
@@ -335,6 +343,7 @@ impl Task {
                 claims.unmake();
                 Finished::Discarded { name: claims.claim.volume, answer }
             }
+            Self::Move { subject, step } => Finished::Moved { subject, what: step.run() },
             Self::Entrust { ledger, names, device, path } => {
                 let result = ledger.with(|state| state.entrust(&names, device, &path));
                 Finished::Entrusted(result)
@@ -389,6 +398,7 @@ impl Finished {
                 | Self::Claimed { .. }
                 | Self::Unclaimed(_)
                 | Self::Discarded { .. }
+                | Self::Moved { .. }
         )
     }
 }

@@ -42,6 +42,8 @@ pub(super) enum PendingCommand {
     Replace,
     /// Of the volume of this name, which is not attached.
     Forget(String, AnswerTo<()>),
+    /// Of a standby that has ended.
+    ForgetStandby,
     /// The volume of this key, attached as that, to so many bytes.
     Grow(usize, u64, u64, AnswerTo<u64>),
     /// Of the cache; by its number.
@@ -88,6 +90,7 @@ impl Plane {
                 Finished::Unclaimed(subject) => self.unclaimed(now, subject),
                 Finished::Discarded { name, answer } => self.has_gone(&name, answer, Ok(())),
                 Finished::Disowned { result, answer } => Self::disowned(result, answer),
+                Finished::Moved { subject, what } => self.move_done(now, subject, what),
                 Finished::Grown { volume, attachment, result, answer } => {
                     self.grown(volume, attachment, result, answer);
                 }
@@ -143,11 +146,17 @@ impl Plane {
             Message::EndRecording { id, answer } => {
                 let _ = answer.send(self.end_recording(id));
             }
+            Message::Give { name, epoch, answer } => self.give(now, &name, epoch, answer),
+            Message::MigrateOut { name, peer, answer } => self.migrate_out(&name, peer, answer),
+            Message::MigrateIn { name, peer, take, answer } => {
+                self.migrate_in(now, &name, peer, take, answer);
+            }
+            Message::MigrateCancel { name, answer } => self.migrate_cancel(&name, answer),
             Message::Stop { deadline, answer } => self.begin_stop(now, deadline, Some(answer)),
         }
     }
 
-    fn add_volume(&mut self, config: Box<VolumeConfig>, answer: AnswerTo<()>) {
+    pub(super) fn add_volume(&mut self, config: Box<VolumeConfig>, answer: AnswerTo<()>) {
         let known = self.volumes.iter().any(|(_, volume)| volume.config.name == config.name);
         let known = known || self.absents.reason(&config.name).is_some();
         if self.stop.is_some() {
@@ -216,7 +225,8 @@ impl Plane {
             |volume: &Volume| volume.config.name == name && volume.writes.leaves() && discard_dirty;
         let leaving = self.volumes.iter().find(|(_, volume)| draining(volume)).map(|(key, _)| key);
         let leaving = leaving.filter(|_| self.stop.is_none());
-        let found = leaving.map_or_else(|| self.find_in_log(name), Ok);
+        let standby = self.removable_standby(name);
+        let found = leaving.or(standby).map_or_else(|| self.find_in_log(name), Ok);
         let result = found.and_then(|key| {
             let connections = if force { 0 } else { self.close_if_unused(key) };
             if connections > 0 {
@@ -228,6 +238,7 @@ impl Plane {
         });
         match result {
             Ok(key) => {
+                self.forget_move(key);
                 if !self.remove_from_log(now, key, discard_dirty, &mut answer) {
                     self.detach(key, answer);
                 }
@@ -246,6 +257,9 @@ impl Plane {
         change: VolumeChange,
     ) -> Result<(usize, Option<VolumeMode>), CommandError> {
         let key = self.find(name)?;
+        if change.mode.is_some() {
+            self.check_mode_may_change(key)?;
+        }
         let mut config = self.volumes[key].config.clone();
         let by_operator = self.volumes[key].mode_by_operator;
         if change.mode_from.is_some_and(|from| from != config.mode || by_operator) {
@@ -281,6 +295,7 @@ impl Plane {
     pub(super) fn find(&self, name: &str) -> Result<usize, CommandError> {
         let found = self.volumes.iter().find(|(_, volume)| volume.config.name == name);
         match found {
+            Some((_, volume)) if let Some(error) = volume.is_elsewhere() => Err(error),
             Some((key, volume))
                 if volume.life.phase() == Phase::Serving
                     && !matches!(volume.change, Change::Remove) =>
@@ -339,10 +354,13 @@ impl Plane {
     fn end_answered(&mut self, key: usize, result: Result<(), Failure>) {
         match self.volumes[key].life.answered(result) {
             EndStep::Ask(command) => self.command(PendingCommand::End(key), &command),
+            // It has written nothing, and nothing is cached.
+            EndStep::TakeProof if self.stands_by(key) => self.seal(key, None),
             EndStep::TakeProof => {
                 let disk = Arc::clone(&self.volumes[key].io.disk);
                 self.background.start(Task::Take { volume: key, disk });
             }
+            EndStep::Gone(result) if self.is_swapped(key) => self.swapped_out(key, result.is_ok()),
             EndStep::Gone(Ok(())) => self.forget_if_quiet(key),
             // That is why it is renewed.
             EndStep::Gone(Err(_)) if self.volumes[key].is_renewed() => self.forget_if_quiet(key),
@@ -361,7 +379,7 @@ impl Plane {
             PendingCommand::Open => self.opened = Some(reply.result.map(drop)),
             PendingCommand::Attach(key, answer) => self.attached(now, key, answer, &reply.result),
             PendingCommand::End(key) => self.end_answered(key, reply.result.map(drop)),
-            PendingCommand::Discard => {}
+            PendingCommand::Discard | PendingCommand::ForgetStandby => {}
             PendingCommand::Load(opened) => {
                 let report = reply.result.and_then(|answer| match answer {
                     Answer::Loaded(report) => Ok(report),
@@ -392,6 +410,7 @@ impl Plane {
         match self.volumes[key].life.attached(result) {
             Ok((volume, warmth)) => {
                 self.serve(now, key, volume, warmth);
+                self.moved_in(now, key);
                 if self.attached_again(now, key, Ok(())) && !self.is_detaching() {
                     return;
                 }
@@ -403,6 +422,7 @@ impl Plane {
                 }
             }
             Err(error) if self.attached_again(now, key, Err(error)) => {}
+            Err(error) if answer.is_none() && self.not_moved_in(now, key, error) => {}
             Err(error) => {
                 self.remove_exports(key);
                 let volume = &mut self.volumes[key];
@@ -458,7 +478,7 @@ impl Plane {
             return;
         }
         let now = self.lane.clock.now();
-        if self.stays_renewed(now, key) {
+        if self.stays_renewed(now, key) || self.stays_to_move(now, key) {
             return;
         }
         let volume = self.volumes.remove(key);

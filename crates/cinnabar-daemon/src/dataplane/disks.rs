@@ -3,6 +3,7 @@
 //! Called at start-up, and by the background threads for volumes that come later.
 
 use super::writes::Known;
+use cinnabar_driver::ownership::Record;
 use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, StateError};
@@ -32,6 +33,8 @@ pub(super) struct OpenedVolume {
     /// Whether it was looked up, and for which cache device, if there was one.
     pub(super) kept: bool,
     pub(super) kept_on: Option<DeviceId>,
+    /// It may move: it is open for reading only and not locked, and this is known of its owners.
+    pub(super) standby: Option<Record>,
 }
 
 impl OpenedVolume {
@@ -66,6 +69,28 @@ pub(super) fn open_volume(
     taken: &[Taken],
     claims: &Known,
 ) -> Result<OpenedVolume, StartError> {
+    open_as(config, options, taken, claims, false)
+}
+
+/// Opens one that may move as a standby does: for reading only, without the lock.
+pub(super) fn open_standby(
+    config: &VolumeConfig,
+    options: &OpenOptions,
+    taken: &[Taken],
+    claims: &Known,
+    record: Record,
+) -> Result<OpenedVolume, StartError> {
+    let opened = open_as(config, options, taken, claims, true)?;
+    Ok(OpenedVolume { standby: Some(record), ..opened })
+}
+
+fn open_as(
+    config: &VolumeConfig,
+    options: &OpenOptions,
+    taken: &[Taken],
+    claims: &Known,
+    stands_by: bool,
+) -> Result<OpenedVolume, StartError> {
     let subject = || Subject::Volume(config.name.clone());
     let spec = BackendSpec::parse(&config.backend, Path::new("/")).map_err(|error| {
         let message = format!("backend {:?}: {}", config.backend, with_source(&error));
@@ -75,7 +100,8 @@ pub(super) fn open_volume(
     if let Some(identity) = &identity {
         check_taken(config, identity, taken)?;
     }
-    let options = OpenOptions { read_only: config.read_only, ..options.clone() };
+    let read_only = config.read_only || stands_by;
+    let options = OpenOptions { read_only, unlocked: stands_by, ..options.clone() };
     let disk = Disk::open_backend(&spec, &options).map_err(|error| {
         let error = explain(&error, subject(), backend_kind(&error.kind), "backend");
         StartError { backend: identity, ..error }
@@ -88,11 +114,17 @@ pub(super) fn open_volume(
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
     // Under the back end's lock: who holds it may leave a claim as it goes.
-    let claim_at = claims.check(config)?;
-    let proof = disk.read_proof().unwrap_or_else(|error| {
-        tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
-        None
-    });
+    let (claim_at, proof) = if stands_by {
+        // It is looked for when something is read.
+        (claims.location(config), None)
+    } else {
+        let claim_at = claims.check(config)?;
+        let proof = disk.read_proof().unwrap_or_else(|error| {
+            tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
+            None
+        });
+        (claim_at, proof)
+    };
     Ok(OpenedVolume {
         config: config.clone(),
         disk,
@@ -102,6 +134,7 @@ pub(super) fn open_volume(
         generation: 0,
         kept: false,
         kept_on: None,
+        standby: None,
     })
 }
 

@@ -25,6 +25,7 @@ mod idle;
 mod inbox;
 mod invalidate;
 mod lane;
+mod migrate;
 mod opening;
 mod patience;
 mod plane;

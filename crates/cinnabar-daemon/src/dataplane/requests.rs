@@ -55,13 +55,42 @@ pub(super) struct Overdue {
 
 /// A request of a volume that is being attached.
 pub(super) struct Waiting {
-    caller: Caller,
-    request: Incoming<Memory>,
-    arrived: Instant,
+    pub(super) caller: Caller,
+    pub(super) request: Incoming<Memory>,
+    pub(super) arrived: Instant,
     /// When it takes too long, as of one in the engine's hands.
-    answer_by: Option<Instant>,
+    pub(super) answer_by: Option<Instant>,
     /// That time is over.
     late: Option<u64>,
+}
+
+impl Waiting {
+    pub(super) const fn new(
+        caller: Caller,
+        request: Incoming<Memory>,
+        arrived: Instant,
+        answer_by: Option<Instant>,
+    ) -> Self {
+        Self { caller, request, arrived, answer_by, late: None }
+    }
+
+    /// Whether it is for the volume of this key.
+    pub(super) fn is_of(&self, key: usize) -> bool {
+        self.request.export.0 as usize == key
+    }
+
+    /// Whether it changes what is stored.
+    pub(super) fn changes(&self) -> bool {
+        changes(&self.request.command)
+    }
+}
+
+/// Whether a request changes what is stored.
+pub(super) const fn changes(command: &Command<Memory>) -> bool {
+    matches!(
+        command,
+        Command::Engine(Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. })
+    )
 }
 
 /// Who waits for the answer.
@@ -117,6 +146,30 @@ impl Plane {
         caller: Caller,
         request: Incoming<Memory>,
     ) {
+        let key = request.export.0 as usize;
+        let is_elsewhere = |volume: &Volume| volume.moves.as_ref().is_some_and(|m| !m.is_owner());
+        if self.volumes.get(key).is_some_and(is_elsewhere) {
+            self.admit_moving(now, arrived, caller, request);
+        } else {
+            self.admit_here(now, arrived, caller, request);
+        }
+    }
+
+    /// The request waits for its volume.
+    pub(super) fn keep_waiting(&mut self, arrived: Instant, caller: Caller, request: Incoming<Memory>) {
+        let answer_by = self.volumes[request.export.0 as usize].answer_by(arrived);
+        self.waiting.push(Waiting { caller, request, arrived, answer_by, late: None });
+        self.note_answer_by(answer_by);
+    }
+
+    /// The same of a volume that this host serves, or may read.
+    pub(super) fn admit_here(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        caller: Caller,
+        request: Incoming<Memory>,
+    ) {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
         let waits = |volume: &Volume| match volume.writes.route() {
@@ -131,10 +184,8 @@ impl Plane {
         if let Some(volume) = self.volumes.get(key)
             && waits(volume)
         {
-            let answer_by = volume.answer_by(arrived);
             let request = Incoming { ticket, export, command };
-            self.waiting.push(Waiting { caller, request, arrived, answer_by, late: None });
-            return self.note_answer_by(answer_by);
+            return self.keep_waiting(arrived, caller, request);
         }
         let takes = |one: &&Volume| one.life.serving().is_some() || one.is_renewed();
         let Some(volume) = self.volumes.get(key).filter(takes) else {
@@ -192,7 +243,7 @@ impl Plane {
         }
     }
 
-    fn note_answer_by(&mut self, due: Option<Instant>) {
+    pub(super) fn note_answer_by(&mut self, due: Option<Instant>) {
         if let Some(due) = due
             && self.next_late.is_none_or(|next| due < next)
         {
@@ -228,6 +279,7 @@ impl Plane {
                 None => {}
             }
         }
+        let next = next.into_iter().chain(self.give_up_reads(now)).min();
         self.note_answer_by(next);
         self.overdue.next.append(&mut due);
         self.look_for_overdue();

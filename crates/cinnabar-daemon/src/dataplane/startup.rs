@@ -16,6 +16,7 @@ use super::device;
 use super::disks::{self, OpenedVolume, Taken};
 use super::front::Front;
 use super::inbox::Inbox;
+use super::migrate::{Moves, standby_name};
 use super::lane::Lane;
 use super::plane::Plane;
 use super::qos::{Groups, VolumeQos};
@@ -270,14 +271,19 @@ impl Plane {
 
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
-        let OpenedVolume { config, disk, layers, proof, generation, claim_at, .. } = opened;
+        let OpenedVolume { config, disk, layers, proof, generation, claim_at, standby, .. } = opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
             let message = format!("no random numbers: {error}");
             StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
         })?;
-        let life = VolumeLife::new(config.name.clone(), attachment, Mutants::default());
+        let moves = match (standby, &config.peer) {
+            (Some(record), Some(peer)) => Some(Box::new(Moves::standby(&config, peer.clone(), record))),
+            _ => None,
+        };
+        let called = if moves.is_some() { standby_name(attachment) } else { config.name.clone() };
+        let life = VolumeLife::new(called, attachment, Mutants::default());
         let group = self.groups.of(&config, &disk);
         let qos = VolumeQos::join(group, attachment, config.qos);
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
@@ -313,6 +319,8 @@ impl Plane {
             traffic: Traffic::default(),
             renewal: Renewal::default(),
             number: attachment,
+            moves,
+            move_change: None,
         });
         debug_assert_eq!(inserted, key);
         self.order.push(key);
@@ -324,14 +332,17 @@ impl Plane {
         let (share_min_blocks, share_max_blocks) = self.shares(&self.volumes[key].config);
         let volume = &mut self.volumes[key];
         let config = &volume.config;
-        let recorded = self.lane.recorded(&config.name);
+        // A standby is another volume to the engines: they keep what they have of this one.
+        let stands_by = volume.moves.as_ref().is_some_and(|moves| moves.stands_by());
+        let name = volume.life.name().to_owned();
+        let recorded = self.lane.recorded(&name);
         let disk = &volume.io.disk;
         let spec = VolumeSpec {
-            name: config.name.clone(),
+            name,
             size_bytes: disk.size_bytes(),
             align_bytes: disk.align_bytes(),
-            read_only: config.read_only,
-            mode: Mode::from(config.mode),
+            read_only: config.read_only || stands_by,
+            mode: if stands_by { Mode::PassThrough } else { Mode::from(config.mode) },
             share_min_blocks,
             share_max_blocks,
             fill_limit_bytes: config.fill_limit_bytes,
@@ -340,7 +351,7 @@ impl Plane {
             belief: Belief::Unknown,
             generation: volume.generation,
             proof: volume.proof.take(),
-            exclusive: config.exclusive,
+            exclusive: config.exclusive && !stands_by,
         };
         let attach = volume.life.attach(spec, &recorded, |record, now| disk.judge(record, now));
         self.command(PendingCommand::Attach(key, answer), &attach);
@@ -348,7 +359,13 @@ impl Plane {
 
     /// The files that are in use here.
     pub(super) fn taken(&self) -> Vec<Taken> {
-        let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.io.disk, &volume.config));
+        self.taken_beside(None)
+    }
+
+    /// The same, but for the volume of this key.
+    pub(super) fn taken_beside(&self, except: Option<usize>) -> Vec<Taken> {
+        let volumes = self.volumes.iter().filter(|(key, _)| Some(*key) != except);
+        let volumes = volumes.map(|(_, volume)| taken(&volume.io.disk, &volume.config));
         let cache = self.cache.disk().map(taken_by_cache);
         let log = self.writes.halves().into_iter().flat_map(Halves::disks).map(taken_by_log);
         cache.into_iter().chain(log).chain(volumes).collect()

@@ -74,6 +74,7 @@ impl Plane {
             latencies: Latencies::default(),
             write_back: None,
             qos: None,
+            migration: None,
         });
         let volumes = served.chain(absent).collect();
         DataStatus { cache, volumes, qos_groups: self.groups.status() }
@@ -131,6 +132,7 @@ impl Plane {
             latencies,
             write_back: self.write_back_status(self.lane.clock.now(), volume),
             qos: volume.io.qos.status(),
+            migration: self.migration_status(key),
         }
     }
 

@@ -173,6 +173,9 @@ impl Plane {
             {
                 let answer = self.volumes[key].answer.take();
                 self.detach(key, answer);
+            } else {
+                // One between two hosts: the engines have let go of it.
+                self.forget_if_quiet(key);
             }
         }
     }

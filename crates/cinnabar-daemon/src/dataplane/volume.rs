@@ -1,6 +1,7 @@
 //! A volume as the data plane knows it.
 
 use super::clock::after;
+use super::migrate::{MoveChange, Moves};
 use super::qos::VolumeQos;
 use super::renewal::Renewal;
 use super::writes::{Claims, Traffic};
@@ -66,6 +67,10 @@ pub(super) struct Volume {
     pub(super) renewal: Renewal,
     /// A number of its own, from its installation on.
     pub(super) number: u64,
+    /// Its way from host to host, if it may move.
+    pub(super) moves: Option<Box<Moves>>,
+    /// It may move as soon as that is durable, or may not any more.
+    pub(super) move_change: Option<MoveChange>,
 }
 
 /// Why a volume joins the write log, or leaves it.
@@ -157,6 +162,11 @@ impl Volume {
     /// under way for so long.
     pub(super) fn state(&self, oldest: Option<Duration>) -> (State, String) {
         match self.life.phase() {
+            Phase::Serving | Phase::Attaching | Phase::Leaving | Phase::Gone
+                if let Some(found) = self.moves.as_ref().and_then(|moves| moves.state()) =>
+            {
+                found
+            }
             _ if self.is_renewed() => {
                 let reason = "a flush of the back end has failed; it is attached again";
                 (State::Degraded, reason.into())
@@ -270,9 +280,14 @@ impl VolumeIo {
     /// The same back end in another attachment, without the models yet. Nothing of the earlier one is
     /// under way.
     pub(super) fn renewed(earlier: &Self, life: &VolumeLife) -> Self {
+        Self::renewed_on(earlier, Arc::clone(&earlier.disk), life)
+    }
+
+    /// The same, opened in another way.
+    pub(super) fn renewed_on(earlier: &Self, disk: Arc<Disk>, life: &VolumeLife) -> Self {
         Self {
             name: earlier.name.clone(),
-            disk: Arc::clone(&earlier.disk),
+            disk,
             attachment: life.attachment(),
             timeout: earlier.timeout,
             has_models: earlier.has_models,

@@ -2,7 +2,7 @@
 
 use super::qos::QosReport;
 use crate::latency::LatencySummary;
-use crate::raw::{PaceReason, State, VolumeStatus, Waiting, WriteBackStatus};
+use crate::raw::{MigrationRole, MigrationStatus, PaceReason, State, VolumeStatus, Waiting, WriteBackStatus};
 use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::units::{show_share, show_size};
 use cinnabar_seam::counters::Bypassed;
@@ -141,6 +141,45 @@ pub struct VolumeReport {
     /// What the write log holds of it; absent unless it is in write-back mode, or has been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBackReport>,
+    /// Which of two hosts serves it; absent unless it may move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migration: Option<MigrationReport>,
+}
+
+/// A volume that may move between two hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MigrationReport {
+    /// What this host is.
+    pub role: MigrationRole,
+    /// `http://HOST:PORT` of the other daemon.
+    pub peer: String,
+    /// The highest epoch known: counts the owners.
+    pub epoch: u64,
+    /// Times it was handed over to the other host since this daemon started.
+    pub given: u64,
+    /// Times it was taken from there.
+    pub taken: u64,
+    /// Seconds that guests waited the last time it was taken.
+    pub last_take_s: f64,
+    /// Guests' requests that wait for the volume now.
+    pub held: u64,
+    /// Why it could not be taken or handed over the last time, or empty.
+    pub reason: String,
+}
+
+impl From<&MigrationStatus> for MigrationReport {
+    fn from(status: &MigrationStatus) -> Self {
+        Self {
+            role: status.role,
+            peer: format!("http://{}", status.peer),
+            epoch: status.epoch,
+            given: status.given,
+            taken: status.taken,
+            last_take_s: status.last_take.as_secs_f64(),
+            held: status.held,
+            reason: status.reason.clone(),
+        }
+    }
 }
 
 /// What the write log holds of a volume. In write-back mode the counters above tell what the log has
@@ -389,6 +428,7 @@ impl VolumeReport {
                 write: (&status.latencies.write).into(),
                 flush: (&status.latencies.flush).into(),
             },
+            migration: status.migration.as_ref().map(MigrationReport::from),
             write_back: status.write_back.as_ref().map(Into::into),
         }
     }

@@ -14,6 +14,7 @@ mod extents;
 mod failure;
 mod history;
 mod logging;
+mod migrate;
 mod output;
 mod parse;
 mod policy;
@@ -57,6 +58,8 @@ enum Command {
     History(history::Args),
     /// List, add, remove, change and invalidate volumes of a running daemon
     Volume(volume::Args),
+    /// Move volumes to another host and back, with a guest that goes on
+    Migrate(migrate::Args),
     /// See how the cache is divided, and why, and overrule it
     Policy(policy::Args),
     /// Check, dump, repair, replace or give up a cache device
@@ -113,6 +116,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::run(&args),
         Command::History(args) => history::run(&args),
         Command::Volume(args) => volume::run(&args),
+        Command::Migrate(args) => migrate::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Config(args) => config_check::run(&args),

@@ -217,6 +217,7 @@ pub(super) fn sample(reads: u64) -> DataStatus {
         latencies: Latencies { read: recorder.summary(), ..Latencies::default() },
         write_back: Some(sample_write_back()),
         qos: None,
+        migration: None,
     };
     let cache = CacheStatus {
         device: "/ssd/cache.img".into(),

@@ -229,6 +229,13 @@ struct AddArgs {
     /// system]
     #[arg(long, value_name = "GROUP")]
     qos_group: Option<String>,
+    /// The daemon of the other host of a volume that may move, http://HOST:PORT: it begins as a standby
+    /// [default: none, it stays here]
+    #[arg(long, value_name = "URL", requires = "migrate_token_file")]
+    migrate_peer: Option<String>,
+    /// The token for changes at that daemon
+    #[arg(long, value_name = "PATH", requires = "migrate_peer")]
+    migrate_token_file: Option<PathBuf>,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -368,6 +375,11 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         iops_limit: Some(args.iops_limit),
         iops_weight: Some(args.iops_weight),
         qos_group: args.qos_group.clone(),
+        migrate_peer: args.migrate_peer.clone(),
+        migrate_token_file: match &args.migrate_token_file {
+            Some(path) => Some(in_words(&here.join(path))?),
+            None => None,
+        },
         read_only: args.read_only,
         shared: args.shared,
         exclusive: args.exclusive,

@@ -8,6 +8,7 @@ mod disks;
 mod failures;
 mod lost;
 mod managed;
+mod migrate;
 mod mirror;
 mod paused;
 mod qos;

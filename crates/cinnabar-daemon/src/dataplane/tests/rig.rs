@@ -94,6 +94,7 @@ impl Rig {
             backend_timeout: Duration::from_secs(30),
             qos_group: None,
             qos: Settings::default(),
+            peer: None,
         }
     }
 
@@ -146,6 +147,11 @@ impl Rig {
         let running = self.running.as_ref().expect("it runs");
         running.commands.send(message(answer)).expect("there is room");
         answered
+    }
+
+    /// Where messages go.
+    pub(super) fn commands(&self) -> cinnabar_messages::Commands {
+        self.running.as_ref().expect("it runs").commands.clone()
     }
 
     pub(super) fn status(&self) -> DataStatus {

@@ -25,7 +25,7 @@ impl Plane {
     }
 
     /// Its key, if it is still there.
-    pub(super) fn key_of(&self, subject: Subject) -> Option<usize> {
+    pub(in super::super) fn key_of(&self, subject: Subject) -> Option<usize> {
         let volume = self.volumes.get(subject.key)?;
         (volume.number == subject.number).then_some(subject.key)
     }
