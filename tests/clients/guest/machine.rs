@@ -65,6 +65,17 @@ impl Plan {
     /// Starts it and waits for its shell. Several guests of one name follow one another; each
     /// starts with an empty console and no progress.
     pub(super) fn boot(&self, site: &Site) -> Result<Guest> {
+        let mut guest = self.start(site, None)?;
+        guest.ready()?;
+        Ok(guest)
+    }
+
+    /// Starts the QEMU that is to receive it at this socket.
+    pub(super) fn receive(&self, site: &Site, socket: &Path) -> Result<Guest> {
+        self.start(site, Some(socket))
+    }
+
+    fn start(&self, site: &Site, incoming: Option<&Path>) -> Result<Guest> {
         let kernel = e2e::kernel::find().context("no kernel for guests")?;
         let file = |kind: &str| site.path(&format!("{}.{kind}", self.name));
         let (initramfs, console, progress) = (file("cpio"), file("console"), file("progress"));
@@ -95,6 +106,10 @@ impl Plan {
         for step in self.disks.iter().flat_map(Disk::attach) {
             command.args(step.option);
         }
+        if let Some(socket) = incoming {
+            let _ = std::fs::remove_file(socket);
+            command.args(["-incoming", &format!("unix:{}", socket.display())]);
+        }
         let mut qemu = Running::start(&mut command, &file("qemu"))?;
         let mut shell = None;
         qemu.wait_until(BOOT_LIMIT, || {
@@ -105,9 +120,7 @@ impl Plan {
         shell.set_read_timeout(Some(Duration::from_millis(200)))?;
         let qmp = Qmp::connect(&file("qmp"))?;
         let name = self.name.clone();
-        let mut guest = Guest { name, qemu, qmp, shell, unread: String::new(), console, progress };
-        guest.ready()?;
-        Ok(guest)
+        Ok(Guest { name, qemu, qmp, shell, unread: String::new(), console, progress })
     }
 
     fn kernel_line(&self) -> String {
@@ -144,6 +157,32 @@ impl Guest {
         self.qmp.wait("DEVICE_DELETED", "device", &disk.id)?;
         let (command, arguments) = disk.detach();
         self.qmp.execute(command, &arguments)?;
+        Ok(())
+    }
+
+    /// Has QEMU send it, running, to the one that listens at this socket. Gives how long it stood still, in
+    /// milliseconds.
+    pub(super) fn migrate(&mut self, socket: &Path) -> Result<u64> {
+        self.qmp.execute("migrate", &json!({ "uri": format!("unix:{}", socket.display()) }))?;
+        let start = Instant::now();
+        loop {
+            let found = self.qmp.execute("query-migrate", &json!({}))?;
+            match found["status"].as_str() {
+                Some("completed") => return found["downtime"].as_u64().context("no downtime"),
+                Some("failed" | "cancelled") => bail!("{}: {found}", self.name),
+                _ => ensure!(start.elapsed() < LINE_LIMIT, "still migrating: {found}"),
+            }
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Waits until it runs in the QEMU that has received it.
+    pub(super) fn runs(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while self.qmp.execute("query-status", &json!({}))?["running"] != true {
+            ensure!(start.elapsed() < LINE_LIMIT, "{} does not run", self.name);
+            thread::sleep(Duration::from_millis(10));
+        }
         Ok(())
     }
 

@@ -8,6 +8,7 @@ mod golden;
 mod initramfs;
 mod life;
 mod machine;
+mod migrate;
 mod pound;
 mod power_cut;
 mod qmp;
@@ -27,9 +28,10 @@ const STARTED: &[Tool] = &[QEMU, QEMU_IMG, BUSYBOX, MKE2FS, KERNEL, NBDINFO, CUR
 const LIBVIRT: &[Tool] = &[VIRT_XML_VALIDATE, XMLLINT, KERNEL];
 const POWER_CUT: &[Tool] = &[QEMU, QEMU_NBD, BUSYBOX, MKE2FS, KERNEL, E2FSCK, DEBUGFS, SQLITE];
 
-pub(crate) const CASES: [Case; 13] = [
+pub(crate) const CASES: [Case; 14] = [
     Case::new("guest_life_vhost_user", NEEDS, life::vhost_user),
     Case::new("guest_life_nbd", NEEDS, life::nbd),
+    Case::new("guest_migrates_nbd", NEEDS, migrate::nbd),
     Case::new("guest_golden_image", NEEDS, golden::four_overlays),
     Case::new("guest_two_on_one_daemon", NEEDS, two::guests),
     Case::new("guest_power_cut_images", POWER_CUT, power_cut::images),

@@ -40,6 +40,8 @@ pub(super) struct Moves {
     swap: Swap,
     /// Its last flush was good.
     drained: bool,
+    /// A hand-over has failed, and it is to be served here as before.
+    returns: bool,
     /// The back end for writing, until the engines have it.
     opened: Option<Box<OpenedVolume>>,
     /// One that is being let go of: something may hold it for a moment.
@@ -125,6 +127,7 @@ impl Moves {
             attached,
             swap: Swap::None,
             drained: false,
+            returns: false,
             opened: None,
             leaving: None,
             asked: Vec::new(),

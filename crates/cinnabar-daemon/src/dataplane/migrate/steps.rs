@@ -110,7 +110,11 @@ impl Plane {
 
     /// The engines have let go of it.
     pub(in super::super) fn swapped_out(&mut self, key: usize, flushed: bool) {
-        self.moving(key).drained = flushed;
+        let moves = self.moving(key);
+        // What the end of a standby flushes says nothing of writes.
+        if moves.swap == Swap::Draining {
+            moves.drained = flushed;
+        }
         self.forget_if_quiet(key);
     }
 
@@ -275,6 +279,7 @@ impl Plane {
         // After a hand-over that has failed: it is locked still.
         if !self.stands_by(key) {
             let disk = Arc::clone(&volume.io.disk);
+            self.moving(key).returns = true;
             match self.swap_in(key, disk, Attached::Owner) {
                 Ok(_same) => self.attach_to_engines(key, None),
                 Err(errno) => {
@@ -425,7 +430,6 @@ impl Plane {
     }
 
     fn serves_again(&mut self, now: Instant, key: usize) {
-        let returns = self.moving(key).drained || !self.moving(key).asked.is_empty();
         let volume = &self.volumes[key].config.name;
         let moves = self.volumes[key].moves.as_ref().expect("it moves");
         let waited = moves.held_since.map_or(Duration::ZERO, |since| {
@@ -437,7 +441,7 @@ impl Plane {
         (moves.tries, moves.again_at, moves.held_since) = (0, None, None);
         moves.reason.clear();
         (moves.drained, moves.last_take) = (false, waited);
-        moves.taken += u64::from(!returns);
+        moves.taken += u64::from(!std::mem::take(&mut moves.returns));
         for taker in std::mem::take(&mut moves.takers) {
             let _ = taker.send(Ok(()));
         }
@@ -479,9 +483,9 @@ impl Plane {
             let moves = self.moving(key);
             if is_due(moves.again_at) {
                 moves.again_at = None;
-                let returns = moves.own.role() == Role::Giving;
+                let wanted = moves.own.role() == Role::Giving || !moves.takers.is_empty();
                 let waits = |waiting: &Waiting| waiting.is_of(key) && waiting.changes();
-                let wanted = returns || self.waiting.iter().any(waits);
+                let wanted = wanted || self.waiting.iter().any(waits);
                 self.move_on(now, key, if wanted { Event::Again } else { Event::Unwanted });
             }
             let moves = self.moving(key);
