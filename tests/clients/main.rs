@@ -11,6 +11,7 @@ mod degrade;
 mod guest;
 mod hostile;
 mod libnbd;
+mod migration;
 mod nbd_backend;
 mod qemu;
 mod record;
@@ -68,6 +69,7 @@ fn main() -> ExitCode {
         .chain(ceph::CASES)
         .chain(verify::CASES)
         .chain(qemu::CASES)
+        .chain(migration::CASES)
         .chain(libnbd::CASES)
         .chain(restart::CASES)
         .chain(degrade::CASES)

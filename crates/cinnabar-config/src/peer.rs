@@ -53,7 +53,8 @@ fn read_address(text: &str) -> Result<String, SettingError> {
     let (host, port) = rest.rsplit_once(':').ok_or_else(wrong)?;
     let is_host = |c: char| c.is_ascii_alphanumeric() || "-._[]:".contains(c);
     let port = port.parse::<u16>().map_err(|_| wrong())?;
-    if host.is_empty() || port == 0 || rest.len() > ADDRESS_BYTES_MAX || !host.chars().all(is_host) {
+    if host.is_empty() || port == 0 || rest.len() > ADDRESS_BYTES_MAX || !host.chars().all(is_host)
+    {
         return Err(wrong());
     }
     Ok(format!("{host}:{port}"))
@@ -65,7 +66,8 @@ fn read_address(text: &str) -> Result<String, SettingError> {
 /// If its acknowledged writes may be on this host alone, or nobody writes it.
 pub fn check_movable(moves: bool, mode: VolumeMode, read_only: bool) -> Result<(), SettingError> {
     if moves && mode == VolumeMode::WriteBack {
-        let message = "a volume in mode write-back can't move: its writes may be on this host alone";
+        let message =
+            "a volume in mode write-back can't move: its writes may be on this host alone";
         let hint = "use mode write-through";
         return Err(SettingError::new("mode", message, hint));
     }
@@ -88,9 +90,17 @@ mod tests {
         assert_eq!(peer.address, "host-b:9320");
         assert_eq!(peer.token_file, Path::new("/etc/token"));
         assert!(read("http://[::1]:9320").is_ok());
-        for bad in ["", "host-b:9320", "https://b:1", "http://b", "http://:1", "http://b:0", "http://b:x",
-            "http://b:1/v1", "http://b\r\nX:1"]
-        {
+        for bad in [
+            "",
+            "host-b:9320",
+            "https://b:1",
+            "http://b",
+            "http://:1",
+            "http://b:0",
+            "http://b:x",
+            "http://b:1/v1",
+            "http://b\r\nX:1",
+        ] {
             assert!(read(bad).is_err(), "{bad:?}");
         }
         assert!(read_peer(Some("http://b:1"), None, Path::new("/")).is_err());

@@ -142,8 +142,7 @@ pub(super) async fn into(
     }
     if input.take || peer.is_none() {
         let take = input.take.then_some(input.force);
-        let message =
-            |answer| Message::MigrateIn { name: name.clone(), peer: None, take, answer };
+        let message = |answer| Message::MigrateIn { name: name.clone(), peer: None, take, answer };
         control.ask(control.change_wait_max, message).await?;
     }
     Ok(Json(report_of(&control, &name).await?))

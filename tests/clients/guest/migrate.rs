@@ -4,10 +4,9 @@
 use super::disk::over_nbd;
 use super::machine::{Plan, wait_for};
 use super::pound::Pounding;
+use crate::migration;
 use anyhow::{Context, Result, ensure};
-use e2e::{Config, Daemon, MIB, Site, Volume, daemon::free_port};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use e2e::{Daemon, MIB, Site, Volume, daemon::free_port};
 use std::path::Path;
 
 const NAME: &str = "pound";
@@ -25,22 +24,15 @@ struct Host {
 impl Host {
     fn new(image: &Path, (own, other): (u16, u16), token: &Path) -> Result<Self> {
         let site = Site::new()?;
-        let volume = Volume::new(NAME, &format!("file:{}", image.display()))
-            .key(&format!("migrate_peer = \"http://127.0.0.1:{other}\""))
-            .key(&format!("migrate_token_file = \"{}\"", token.display()));
-        let config = Config::new(CACHE)
-            .http(own)
-            .control_key("api = true")
-            .control_key(&format!("token_file = \"{}\"", token.display()))
-            .volume(over_nbd(&site, NAME).configure(volume));
+        let volume = Volume::new(NAME, &format!("file:{}", image.display()));
+        let volume = over_nbd(&site, NAME).configure(volume);
+        let config = migration::config(CACHE, volume, (own, other), token);
         let daemon = site.serve(&config)?;
         Ok(Self { site, daemon })
     }
 
     fn role(&self) -> Result<String> {
-        let status = self.daemon.status()?;
-        let role = status.volume(NAME)?["migration"]["role"].as_str().context("no role")?;
-        Ok(role.to_owned())
+        migration::role(&self.daemon, NAME)
     }
 }
 
@@ -48,13 +40,9 @@ impl Host {
 pub(super) fn nbd() -> Result<()> {
     let shared = Site::new()?;
     let image = shared.sparse("image.raw", DISK)?;
-    let token = shared.path("token");
-    let mut file =
-        std::fs::OpenOptions::new().create(true).write(true).truncate(true).mode(0o600).open(&token)?;
-    file.write_all(b"0123456789abcdef0123456789abcdef\n")?;
+    let token = migration::token(&shared)?;
     let ports = (free_port()?, free_port()?);
-    let hosts =
-        [Host::new(&image, ports, &token)?, Host::new(&image, (ports.1, ports.0), &token)?];
+    let hosts = [Host::new(&image, ports, &token)?, Host::new(&image, (ports.1, ports.0), &token)?];
     for host in &hosts {
         ensure!(host.role()? == "standby", "both begin as standbys");
     }
@@ -82,7 +70,9 @@ pub(super) fn nbd() -> Result<()> {
         ensure!(from.role()? == "standby", "round {round}");
         let status = to.daemon.status()?;
         let waited = status.volume(NAME)?["migration"]["last_take_s"].as_f64();
-        println!("migration {round}: the guest stood still for {still_ms} ms, its writes for {waited:?} s");
+        println!(
+            "migration {round}: the guest stood still for {still_ms} ms, its writes for {waited:?} s"
+        );
     }
     pound.stop(&mut guest)?;
     pound.check(&mut guest)?;

@@ -3,7 +3,6 @@
 //! Called at start-up, and by the background threads for volumes that come later.
 
 use super::writes::Known;
-use cinnabar_driver::ownership::Record;
 use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, StateError};
@@ -11,6 +10,7 @@ use cinnabar_backend::nbd::NbdError;
 use cinnabar_backend::rbd::RbdError;
 use cinnabar_backend::spec::{Place, SpecError};
 use cinnabar_backend::{BackendSpec, Proof};
+use cinnabar_driver::ownership::Record;
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::ProofToken;

@@ -87,10 +87,7 @@ impl Waiting {
 
 /// Whether a request changes what is stored.
 pub(super) const fn changes(command: &Command<Memory>) -> bool {
-    matches!(
-        command,
-        Command::Engine(Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. })
-    )
+    matches!(command, Command::Engine(Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. }))
 }
 
 /// Who waits for the answer.
@@ -156,7 +153,12 @@ impl Plane {
     }
 
     /// The request waits for its volume.
-    pub(super) fn keep_waiting(&mut self, arrived: Instant, caller: Caller, request: Incoming<Memory>) {
+    pub(super) fn keep_waiting(
+        &mut self,
+        arrived: Instant,
+        caller: Caller,
+        request: Incoming<Memory>,
+    ) {
         let answer_by = self.volumes[request.export.0 as usize].answer_by(arrived);
         self.waiting.push(Waiting { caller, request, arrived, answer_by, late: None });
         self.note_answer_by(answer_by);

@@ -16,8 +16,8 @@ use super::device;
 use super::disks::{self, OpenedVolume, Taken};
 use super::front::Front;
 use super::inbox::Inbox;
-use super::migrate::{Moves, standby_name};
 use super::lane::Lane;
+use super::migrate::{Moves, standby_name};
 use super::plane::Plane;
 use super::qos::{Groups, VolumeQos};
 use super::recordings::Recordings;
@@ -271,7 +271,8 @@ impl Plane {
 
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
-        let OpenedVolume { config, disk, layers, proof, generation, claim_at, standby, .. } = opened;
+        let OpenedVolume { config, disk, layers, proof, generation, claim_at, standby, .. } =
+            opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
@@ -279,7 +280,9 @@ impl Plane {
             StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
         })?;
         let moves = match (standby, &config.peer) {
-            (Some(record), Some(peer)) => Some(Box::new(Moves::standby(&config, peer.clone(), record))),
+            (Some(record), Some(peer)) => {
+                Some(Box::new(Moves::standby(&config, peer.clone(), record)))
+            }
             _ => None,
         };
         let called = if moves.is_some() { standby_name(attachment) } else { config.name.clone() };

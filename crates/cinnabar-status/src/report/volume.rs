@@ -2,7 +2,9 @@
 
 use super::qos::QosReport;
 use crate::latency::LatencySummary;
-use crate::raw::{MigrationRole, MigrationStatus, PaceReason, State, VolumeStatus, Waiting, WriteBackStatus};
+use crate::raw::{
+    MigrationRole, MigrationStatus, PaceReason, State, VolumeStatus, Waiting, WriteBackStatus,
+};
 use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::units::{show_share, show_size};
 use cinnabar_seam::counters::Bypassed;

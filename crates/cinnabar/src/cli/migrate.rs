@@ -20,10 +20,12 @@ pub(super) struct Args {
 #[derive(Debug, clap::Subcommand)]
 enum Command {
     /// Let a volume that is served here move to another host
-    #[command(after_help = "The volume is served as before. The other daemon asks for it when its guest \
+    #[command(
+        after_help = "The volume is served as before. The other daemon asks for it when its guest \
         writes, or when it is told to take it; this one is a standby then. Begin with this, on the host \
         that has the volume.\n\nExamples:\n  \
-        cinnabar migrate out vm1 --to http://host-b:9320 --token-file /etc/cinnabar/host-b.token")]
+        cinnabar migrate out vm1 --to http://host-b:9320 --token-file /etc/cinnabar/host-b.token"
+    )]
     Out {
         /// Its name
         name: String,
@@ -37,13 +39,15 @@ enum Command {
         daemon: Daemon,
     },
     /// Have a volume come from another host
-    #[command(after_help = "With --from, a volume that waits because the other host has it becomes a \
+    #[command(
+        after_help = "With --from, a volume that waits because the other host has it becomes a \
         standby: guests find its socket, their reads are served from the backend, and the first write \
         takes the volume. With --take it is taken now. --force is your word that the other daemon is \
         dead: nothing but a lock of the backend, where it has one that reaches both hosts, keeps both \
         from serving it.\n\nExamples:\n  \
         cinnabar migrate in vm1 --from http://host-a:9320 --token-file /etc/cinnabar/host-a.token\n  \
-        cinnabar migrate in vm1 --take")]
+        cinnabar migrate in vm1 --take"
+    )]
     In {
         /// Its name
         name: String,
@@ -63,7 +67,9 @@ enum Command {
         daemon: Daemon,
     },
     /// Show the volumes that may move, and which host has them
-    #[command(after_help = "Examples:\n  cinnabar migrate status\n  cinnabar migrate status --json")]
+    #[command(
+        after_help = "Examples:\n  cinnabar migrate status\n  cinnabar migrate status --json"
+    )]
     Status {
         /// Print a JSON list [default: a table]
         #[arg(long)]
@@ -72,9 +78,11 @@ enum Command {
         daemon: Daemon,
     },
     /// Keep a volume on this host, which has it
-    #[command(after_help = "Remove it from the other daemon first: a standby there would go on serving \
+    #[command(
+        after_help = "Remove it from the other daemon first: a standby there would go on serving \
         reads, and find the volume locked, or on a backend without locks take it.\n\n\
-        Examples:\n  cinnabar migrate cancel vm1")]
+        Examples:\n  cinnabar migrate cancel vm1"
+    )]
     Cancel {
         /// Its name
         name: String,
@@ -114,7 +122,9 @@ fn absolute(path: &Path) -> Result<String, Failure> {
     let path = std::path::absolute(path)
         .map_err(|error| Failure::at_run_time(format!("no working directory: {error}"), "cd"))?;
     let text = path.to_str().map(ToOwned::to_owned);
-    text.ok_or_else(|| Failure::of_usage(format!("the path {} is not UTF-8", path.display()), "rename it"))
+    text.ok_or_else(|| {
+        Failure::of_usage(format!("the path {} is not UTF-8", path.display()), "rename it")
+    })
 }
 
 fn said(volume: &VolumeReport) -> Result<(), Failure> {
@@ -140,12 +150,11 @@ fn status(json: bool, daemon: &Daemon) -> Result<(), Failure> {
         .filter_map(|volume| Some((volume.name.as_str(), volume.migration.as_ref()?)))
         .collect();
     if json {
-        let one = |(name, migration): &(&str, &MigrationReport)| {
-            serde_json::json!({ "name": name, "migration": migration })
-        };
+        let one = |(name, migration): &(&str, &MigrationReport)| serde_json::json!({ "name": name, "migration": migration });
         return output::json(&moving.iter().map(one).collect::<Vec<_>>());
     }
-    let header = ["volume", "role", "other host", "epoch", "given", "taken", "waiting", "last wait"];
+    let header =
+        ["volume", "role", "other host", "epoch", "given", "taken", "waiting", "last wait"];
     let mut table = Table::new(3, &header);
     for (name, migration) in &moving {
         let role = match migration.role {

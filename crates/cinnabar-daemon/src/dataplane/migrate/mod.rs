@@ -173,9 +173,7 @@ impl Moves {
             Role::Giving => {
                 Some((State::Standby, with(format!("it is being handed over to {peer}"))))
             }
-            Role::Taking => {
-                Some((State::Standby, with(format!("it is being taken from {peer}"))))
-            }
+            Role::Taking => Some((State::Standby, with(format!("it is being taken from {peer}")))),
         }
     }
 }
@@ -184,8 +182,10 @@ impl Volume {
     /// Why operators' commands can't be obeyed: another host may serve it.
     pub(super) fn is_elsewhere(&self) -> Option<CommandError> {
         let moves = self.moves.as_ref().filter(|moves| !moves.is_owner())?;
-        let message =
-            format!("volume {:?} is a standby: {} may serve it", self.config.name, moves.peer.address);
+        let message = format!(
+            "volume {:?} is a standby: {} may serve it",
+            self.config.name, moves.peer.address
+        );
         let hint = "say it there, or take it here: cinnabar migrate in NAME --take";
         Some(CommandError::new(CommandErrorKind::Busy, message, hint))
     }

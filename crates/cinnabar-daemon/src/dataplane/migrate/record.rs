@@ -73,9 +73,13 @@ pub(super) fn write(folder: &Path, name: &str, kept: &Kept) -> io::Result<()> {
     let Kept { record, peer } = kept;
     let mut text = format!("{FIRST_LINE}\nepoch {}\nowned {}\n", record.epoch, record.owned);
     if let Some(Peer { address, token_file }) = peer {
-        let token_file = token_file.to_str().filter(|path| !path.contains('\n')).ok_or_else(|| {
-            io::Error::new(io::ErrorKind::InvalidInput, "the token's path can't be written down")
-        })?;
+        let token_file =
+            token_file.to_str().filter(|path| !path.contains('\n')).ok_or_else(|| {
+                io::Error::new(
+                    io::ErrorKind::InvalidInput,
+                    "the token's path can't be written down",
+                )
+            })?;
         text.push_str(&format!("peer {address}\ntoken_file {token_file}\n"));
     }
     DirBuilder::new().recursive(true).mode(0o700).create(folder)?;

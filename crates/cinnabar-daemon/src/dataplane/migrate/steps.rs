@@ -306,7 +306,8 @@ impl Plane {
         let changes = self.replacing.is_some();
         let prepared = result.and_then(|(generation, on)| {
             let same = on == device && !changes;
-            same.then_some(generation).ok_or_else(|| "the cache device is being replaced".to_owned())
+            same.then_some(generation)
+                .ok_or_else(|| "the cache device is being replaced".to_owned())
         });
         match prepared {
             Ok(generation) => {
@@ -362,9 +363,9 @@ impl Plane {
         disk: Arc<Disk>,
         attached: Attached,
     ) -> rustix::io::Result<Arc<VolumeIo>> {
-        let attachment = entropy::bytes()
-            .map(u64::from_le_bytes)
-            .map_err(|error| rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO))?;
+        let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
+            rustix::io::Errno::from_io_error(&error).unwrap_or(rustix::io::Errno::IO)
+        })?;
         let volume = &self.volumes[key];
         let called = match attached {
             Attached::Standby => standby_name(attachment),
@@ -405,7 +406,12 @@ impl Plane {
     }
 
     /// They have refused it.
-    pub(in super::super) fn not_moved_in(&mut self, now: Instant, key: usize, error: Failure) -> bool {
+    pub(in super::super) fn not_moved_in(
+        &mut self,
+        now: Instant,
+        key: usize,
+        error: Failure,
+    ) -> bool {
         if self.volumes[key].moves.is_none() || self.is_over_to_move(key) {
             return false;
         }
@@ -432,9 +438,9 @@ impl Plane {
     fn serves_again(&mut self, now: Instant, key: usize) {
         let volume = &self.volumes[key].config.name;
         let moves = self.volumes[key].moves.as_ref().expect("it moves");
-        let waited = moves.held_since.map_or(Duration::ZERO, |since| {
-            Duration::from_nanos(now.since_ns(since))
-        });
+        let waited = moves
+            .held_since
+            .map_or(Duration::ZERO, |since| Duration::from_nanos(now.since_ns(since)));
         let epoch = moves.own.record().epoch;
         tracing::info!(volume, epoch, waited_s = waited.as_secs_f64(), "this host owns the volume");
         let moves = self.moving(key);

@@ -22,7 +22,13 @@ pub(in super::super) enum MoveStep {
     /// Make this durable; for an operator's command, or for the step of taking.
     Record { folder: PathBuf, name: String, kept: Kept, by_command: bool },
     /// Look up its generation, after disowning what only the operator's word would make believed.
-    Prepare { ledger: Ledger, name: String, device: Option<(DeviceId, PathBuf)>, disown: bool, trust: Trust },
+    Prepare {
+        ledger: Ledger,
+        name: String,
+        device: Option<(DeviceId, PathBuf)>,
+        disown: bool,
+        trust: Trust,
+    },
     /// Whether a write log somewhere claims it.
     Look { claims: Known, config: Box<VolumeConfig> },
 }

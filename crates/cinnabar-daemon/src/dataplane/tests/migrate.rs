@@ -3,8 +3,8 @@
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, both, pattern};
 use cinnabar_messages::{
-    CommandErrorKind, Commands, Given, IoMode, Message, MigrationRole, MigrationStatus, Peer, State,
-    VolumeMode,
+    CommandErrorKind, Commands, Given, IoMode, Message, MigrationRole, MigrationStatus, Peer,
+    State, VolumeMode,
 };
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
@@ -92,11 +92,8 @@ fn answer(mut stream: TcpStream, commands: &Commands) {
     assert!(text.contains("Authorization: Bearer 0123456789abcdef\r\n"), "{text}");
     let epoch = text.split("{\"epoch\":").nth(1).expect("its body").trim_end_matches('}');
     let (answer, answered) = tokio::sync::oneshot::channel();
-    let give = Message::Give {
-        name: "vm1".into(),
-        epoch: epoch.parse().expect("a number"),
-        answer,
-    };
+    let give =
+        Message::Give { name: "vm1".into(), epoch: epoch.parse().expect("a number"), answer };
     let said = commands.send(give).and_then(|()| {
         answered.blocking_recv().unwrap_or_else(|_| Err(cinnabar_messages::CommandError::gone()))
     });
@@ -148,9 +145,8 @@ impl Model {
     }
 
     fn write(&mut self, client: &mut Client, at: u64, len: usize, stamp: u64, fua: bool) {
-        let data: Vec<u8> = (0..len as u64 / 8)
-            .flat_map(|i| (stamp << 32 | at / 8 + i).to_le_bytes())
-            .collect();
+        let data: Vec<u8> =
+            (0..len as u64 / 8).flat_map(|i| (stamp << 32 | at / 8 + i).to_le_bytes()).collect();
         client.write(at, &data, fua).expect("it is written");
         self.0[at as usize..at as usize + len].copy_from_slice(&data);
     }
@@ -227,7 +223,9 @@ fn two_writers_at_a_time_lose_nothing() {
                     let stamp = u64::from_le_bytes(found[..8].try_into().expect("eight bytes"));
                     assert_eq!(stamp, seen[block], "half {half}, block {block}");
                 }
-                client.write(at, &count.to_le_bytes().repeat(512), count % 7 == 0).expect("written");
+                client
+                    .write(at, &count.to_le_bytes().repeat(512), count % 7 == 0)
+                    .expect("written");
                 seen[block] = count;
             }
             client.flush().expect("flushed");
@@ -282,7 +280,10 @@ fn an_owner_that_is_gone_is_taken_from_by_the_operators_word_alone() {
     model.write(&mut at_a, 1 << 20, 4096, 8, true);
     model.check(&mut at_a, "the owner again");
     model.check(&mut at_b, "the standby again");
-    assert_eq!((a.migration().role, b.migration().role), (MigrationRole::Owner, MigrationRole::Standby));
+    assert_eq!(
+        (a.migration().role, b.migration().role),
+        (MigrationRole::Owner, MigrationRole::Standby)
+    );
     drop((at_a, at_b));
     a.stop();
     b.stop();
@@ -321,9 +322,8 @@ fn commands_that_make_no_sense_are_refused() {
         let refused = mode(host, kind).expect_err("its mode stays");
         assert_eq!(refused.kind, CommandErrorKind::Busy, "{refused:?}");
     }
-    let cancel = |host: &Host| {
-        host.rig.ask(|answer| Message::MigrateCancel { name: "vm1".into(), answer })
-    };
+    let cancel =
+        |host: &Host| host.rig.ask(|answer| Message::MigrateCancel { name: "vm1".into(), answer });
     assert!(cancel(&b).expect_err("a standby").message.contains("standby"));
     cancel(&a).expect("it stays");
     assert!(a.rig.status().volumes[0].migration.is_none());
