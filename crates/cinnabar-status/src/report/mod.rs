@@ -13,8 +13,8 @@ pub use cache::{
 pub use health::{HealthReport, LoadedReport, StartKind, why};
 pub use qos::{QosGroupReport, QosReport, QosWorkReport};
 pub use volume::{
-    BypassedReport, DestagePace, LatencyReport, OperationLatency, VolumeReport, WaitingReport,
-    WarmthReport, WriteBackReport,
+    BypassedReport, DestagePace, LatencyReport, MigrationReport, OperationLatency, VolumeReport,
+    WaitingReport, WarmthReport, WriteBackReport,
 };
 
 use crate::raw::DataStatus;
