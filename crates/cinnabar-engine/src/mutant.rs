@@ -79,6 +79,8 @@ mutants! {
     ThrottleStopsRecords,
     /// While nothing is admitted, a write leaves what was known of an incomplete block as it was.
     ThrottleKeepsPartials,
+    /// While a volume's limit of fills lets nothing in, a write leaves the cached copies of its blocks.
+    CapKeepsRewritten,
     /// A fill is kept although its block was written meanwhile (range locks ignored).
     FillNotRevalidated,
     /// Chunks of an earlier session are taken for this one's.

@@ -249,6 +249,8 @@ counted! {
         DamagedPages = "damaged_pages",
         /// Requests submitted while the index was being loaded.
         RequestsWhileLoading = "requests_while_loading",
+        /// Blocks that a volume's limit of fills kept off the device.
+        Capped = "capped_blocks",
         /// Volumes attached while the index was being loaded.
         AttachedWhileLoading = "attached_while_loading",
         /// Volumes believed after a crash.

@@ -284,7 +284,9 @@ impl<P: Payload> Engine<P> {
         }
         let Kind::Write(state) = &mut self.requests[request].kind else { unreachable!("a write") };
         let all = records_all.then_some((state.span.first_block(), state.span.end_block()));
-        if self.store.holdings[usize::from(volume)].cached_blocks == 0 {
+        let holding = &self.store.holdings[usize::from(volume)];
+        let leaves = self.config.mutants.is(Mutant::CapKeepsRewritten);
+        if holding.cached_blocks == 0 || leaves && holding.fill_cap.is_spent(self.now) {
             return all;
         }
         let mut hits = 0;
@@ -316,7 +318,12 @@ impl<P: Payload> Engine<P> {
         );
         state.issued = true;
         let (data, fua, span) = (state.data.clone(), state.fua, state.span);
-        debug_assert!(self.holds_none(volume, span), "a cached copy outlives the start of a write");
+        // Of this mutant the guest's reads have to tell.
+        let leaves = self.config.mutants.is(Mutant::CapKeepsRewritten);
+        debug_assert!(
+            leaves || self.holds_none(volume, span),
+            "a cached copy outlives the start of a write"
+        );
         let (offset, at, len) = if align == BLOCK_BYTES {
             (span.first_block() * BLOCK_BYTES, 0, span.blocks() * BLOCK_BYTES)
         } else {

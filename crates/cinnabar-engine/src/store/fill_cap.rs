@@ -29,12 +29,17 @@ impl FillCap {
         }
     }
 
+    /// Whether no block may be filled now.
+    pub(crate) const fn is_spent(&self, now: Instant) -> bool {
+        self.bytes_a_second > 0 && self.due_ns > now.0.saturating_add(SLACK_NS)
+    }
+
     /// Whether a block may be filled now; counts the one that may not.
     pub(crate) fn passes(&mut self, now: Instant) -> bool {
         if self.bytes_a_second == 0 {
             return true;
         }
-        if self.due_ns > now.0.saturating_add(SLACK_NS) {
+        if self.is_spent(now) {
             self.capped_blocks += 1;
             return false;
         }

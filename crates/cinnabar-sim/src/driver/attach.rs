@@ -72,6 +72,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if device.is_some() {
             self.own(volume);
         }
+        // Where nothing is throttled, seeds mean what they meant.
+        let limits = self.features().throttles;
+        let fill_limit_bytes = if limits { self.volumes[volume].fill_limit_bytes } else { 0 };
         let spec = VolumeSpec {
             name: name.clone(),
             size_bytes: profile.sectors * SECTOR_BYTES,
@@ -80,7 +83,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             mode: self.volumes[volume].mode,
             share_min_blocks,
             share_max_blocks,
-            fill_limit_bytes: 0,
+            fill_limit_bytes,
             bypass_sequential_bytes: profile.bypass_sequential_bytes,
             bypass_large_bytes: profile.bypass_large_bytes,
             belief: Belief::Unknown,

@@ -49,6 +49,8 @@ pub(super) struct Volume {
     /// While it is away: the machine is asked to forget it.
     pub(super) forgetting: bool,
     pub(super) mode: Mode,
+    /// As plans have set it last; 0: none.
+    pub(super) fill_limit_bytes: u64,
     pub(super) served: Served,
     /// Errors injected on its backend so far.
     pub(super) errors: u64,
@@ -84,6 +86,7 @@ impl Volume {
             life: None,
             forgetting: false,
             mode: profile.mode,
+            fill_limit_bytes: 0,
             served: Served::default(),
             errors: 0,
             sync_failed: false,

@@ -139,6 +139,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 _ => Some(Mode::WriteThrough),
             };
             self.volumes[volume].mode = mode.unwrap_or(self.volumes[volume].mode);
+            // Each fourth plan has its volumes filled slowly, the next one takes that back.
+            let fill_limit_bytes = match self.count.plans % 4 {
+                2 => Some(256 << 10),
+                3 => Some(0),
+                _ => None,
+            };
+            let limit = &mut self.volumes[volume].fill_limit_bytes;
+            *limit = fill_limit_bytes.unwrap_or(*limit);
             let (min, max) = self.shares();
             let change_shares = self.dice.chance(0.5);
             plan.volumes.push(VolumePlan {
@@ -146,12 +154,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 mode,
                 share_min_blocks: change_shares.then_some(min),
                 share_max_blocks: change_shares.then_some(max),
-                // Each fourth plan has one volume filled slowly, the next one takes that back.
-                fill_limit_bytes: match self.count.plans % 4 {
-                    2 => Some(256 << 10),
-                    3 => Some(0),
-                    _ => None,
-                },
+                fill_limit_bytes,
                 // Between the two, or none.
                 share_target_blocks: (max % 3 != 0).then_some(match min {
                     0 => VolumePlan::NO_TARGET,

@@ -55,6 +55,7 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::NotEntrusted, 12),
     (Mutant::ThrottleStopsRecords, 91),
     (Mutant::ThrottleKeepsPartials, 20),
+    (Mutant::CapKeepsRewritten, 6),
 ];
 
 /// The same, but found where the cache is resized: for the others a run stays what it was.

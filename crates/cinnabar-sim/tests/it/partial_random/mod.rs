@@ -81,6 +81,7 @@ struct Met {
     dropped: u64,
     let_in: u64,
     kept_out: u64,
+    capped: u64,
 }
 
 struct World {
@@ -315,6 +316,11 @@ impl World {
         self.met.read += seen.partials_read;
         self.met.completed += seen.partials_completed;
         self.met.dropped += seen.partials_dropped;
+        for state in self.states {
+            let State::Attached(volume) = state else { continue };
+            let counters = Machine::<Stamped>::volume_counters(&self.machine, volume);
+            self.met.capped += counters.map_or(0, |counters| counters.capped_blocks);
+        }
     }
 }
 
@@ -342,14 +348,16 @@ fn what_is_read_of_parts_is_what_the_backend_holds() {
         all.dropped += met.dropped;
         all.let_in += met.let_in;
         all.kept_out += met.kept_out;
+        all.capped += met.capped;
     }
     let enough = all.compared > 10_000 && all.read > 100 && all.completed > 10 && all.dropped > 100;
     let enough = enough && all.let_in > 1000 && all.kept_out > 1000;
+    let enough = enough && all.capped > 100;
     assert!(enough, "{all:?}");
 }
 
 #[test]
-fn random_parts_find_the_bugs_of_incomplete_blocks_and_of_the_throttle() {
+fn random_parts_find_the_bugs_of_incomplete_blocks_and_of_limits() {
     let bugs = [
         Mutant::PartialServedWhole,
         Mutant::PartialTakenForWhole,
@@ -359,6 +367,7 @@ fn random_parts_find_the_bugs_of_incomplete_blocks_and_of_the_throttle() {
         Mutant::PartialOutlivesVolume,
         Mutant::ThrottleKeepsPartials,
         Mutant::ThrottleStopsRecords,
+        Mutant::CapKeepsRewritten,
     ];
     for bug in bugs {
         let fails =

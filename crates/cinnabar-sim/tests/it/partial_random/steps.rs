@@ -277,7 +277,10 @@ impl World {
             1 => Mode::PassThrough,
             _ => Mode::WriteThrough,
         };
-        let change = VolumePlan { mode: Some(mode), ..VolumePlan::unchanged(volume) };
+        // One block in an hour: all that comes behind it is beyond the limit.
+        let fill_limit_bytes = self.dice.pick(&[None, None, Some(0), Some(1)]);
+        let change =
+            VolumePlan { mode: Some(mode), fill_limit_bytes, ..VolumePlan::unchanged(volume) };
         let admits = self.dice.pick(&[None, None, Some(false), Some(true)]);
         self.admits = admits.unwrap_or(self.admits);
         self.event(Event::Adopt(Plan { volumes: vec![change], admits }));
