@@ -8,7 +8,7 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::response::Json;
 use cinnabar_config::SettingError;
-use cinnabar_config::units::parse_size;
+use cinnabar_config::units::{parse_size, show_size};
 use cinnabar_messages::{ByteRange, Message, NewCache};
 use cinnabar_status::report::{CacheReport, StatusReport};
 use serde::{Deserialize, Serialize};
@@ -29,6 +29,10 @@ pub struct ReplaceInput {
     /// Size of a file that is to be made, such as `8GiB`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub size: Option<String>,
+    /// The largest size that the cache may be given later, such as `32GiB`; then `size` counts on a block
+    /// device, too.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub size_max: Option<String>,
     /// Format it even if it holds something.
     #[serde(default)]
     pub format: bool,
@@ -139,11 +143,27 @@ impl ReplaceInput {
             let hint = "name a file or a block device on an SSD";
             return Err(SettingError::new("device", "there is no device", hint));
         }
-        let size_bytes =
-            self.size.as_deref().map(parse_size).transpose().map_err(|(message, hint)| {
-                SettingError::new("size", format!("size: {message}"), hint)
-            })?;
-        Ok(NewCache { device: base.join(&self.device), size_bytes, format: self.format })
+        let size = |key, text: Option<&str>| {
+            text.map(parse_size).transpose().map_err(|(message, hint)| {
+                SettingError::new(key, format!("{key}: {message}"), hint)
+            })
+        };
+        let size_bytes = size("size", self.size.as_deref())?;
+        let size_max_bytes = size("size_max", self.size_max.as_deref())?;
+        match (size_bytes, size_max_bytes) {
+            (None, Some(_)) => {
+                let hint = "add size, which is what is used at first";
+                return Err(SettingError::new("size_max", "size_max without size", hint));
+            }
+            (Some(size), Some(max)) if max < size => {
+                let message = format!("size_max: {} is less than size", show_size(max));
+                let hint = format!("choose {} or more, or leave it out", show_size(size));
+                return Err(SettingError::new("size_max", message, hint));
+            }
+            _ => {}
+        }
+        let device = base.join(&self.device);
+        Ok(NewCache { device, size_bytes, size_max_bytes, format: self.format })
     }
 }
 
@@ -206,6 +226,7 @@ mod tests {
         let input = |device: &str, size: &str| ReplaceInput {
             device: device.into(),
             size: Some(size.into()),
+            size_max: None,
             format: true,
         };
         let base = FilePath::new("/etc/cinnabar");
@@ -215,5 +236,21 @@ mod tests {
         input("", "1GiB").check(base).expect_err("no device");
         let error = input("a", "1G").check(base).expect_err("no unit");
         assert!(error.message.starts_with("size: "), "{error}");
+    }
+
+    #[test]
+    fn a_largest_size_is_beside_a_size_and_not_below_it() {
+        let check = |size: Option<&str>, max: &str| {
+            let (size, size_max) = (size.map(str::to_owned), Some(max.to_owned()));
+            let input = ReplaceInput { device: "a".into(), size, size_max, format: false };
+            input.check(FilePath::new("/")).map(|new| (new.size_bytes, new.size_max_bytes))
+        };
+        assert_eq!(check(Some("1GiB"), "4GiB"), Ok((Some(1 << 30), Some(4 << 30))));
+        assert_eq!(check(Some("1GiB"), "1GiB"), Ok((Some(1 << 30), Some(1 << 30))));
+        for (size, max) in [(None, "4GiB"), (Some("4GiB"), "1GiB"), (Some("1GiB"), "4G")] {
+            let error = check(size, max).expect_err("no largest size of that");
+            assert_eq!(error.key, "size_max", "{error}");
+            assert!(!error.hint.is_empty(), "{error}");
+        }
     }
 }

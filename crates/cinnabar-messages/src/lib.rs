@@ -171,6 +171,9 @@ pub struct NewCache {
     pub device: PathBuf,
     /// Size in bytes: a file is created with it. `None`: the device's own size.
     pub size_bytes: Option<u64>,
+    /// The largest size in bytes that it may be given later; then a block device has `size_bytes` at
+    /// first, too. `None`: the size that it has.
+    pub size_max_bytes: Option<u64>,
     /// Format it even if it holds something, ours or not.
     pub format: bool,
 }

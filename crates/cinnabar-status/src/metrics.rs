@@ -54,6 +54,8 @@ fn cache_size(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     out.gauge("cache_size_max_bytes", "The most it was made for.", cache.size.bytes_max)?;
     let resizing = u64::from(cache.size.resizing_to.is_some());
     out.gauge("cache_resizing", "1 if it is getting another size.", resizing)?;
+    let uneven = u64::from(cache.size.uneven);
+    out.gauge("cache_uneven", "1 if a failed resize left shards of different sizes.", uneven)?;
     let left = cache.counters.resize_segments - cache.counters.resize_segments_done;
     out.gauge("cache_resize_left_segments", "Segments left to do for that.", left)
 }

@@ -99,6 +99,8 @@ pub struct SizeStatus {
     pub resizing_to: Option<u64>,
     /// Why the last resize has failed, or an empty line.
     pub failed: String,
+    /// Shards have different sizes: a resize has failed, and then a shard's way back, too.
+    pub uneven: bool,
 }
 
 /// The write log, raw.

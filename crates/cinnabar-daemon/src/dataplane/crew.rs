@@ -75,6 +75,11 @@ impl Crew {
         self.router.map().shards()
     }
 
+    /// Whether shards have different sizes since the last resize.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.router.is_uneven()
+    }
+
     /// Number of threads that serve guests.
     pub(super) fn threads(&self) -> usize {
         self.workers.len() + 1

@@ -42,7 +42,7 @@ pub(super) fn open_configured(
     let open = OpenOptions { progress: progress.clone(), ..options.clone() };
     // A file is made for the largest size that it may get, with room for the one it has.
     let size_bytes = config.size_max_bytes.or(config.size_bytes);
-    let room = format::first_room(config);
+    let room = format::first_room(config.size_bytes, config.size_max_bytes, config.shards);
     let force = config.force;
     let wanted = CacheOptions { size_bytes, force, room, open, ..CacheOptions::default() };
     let (device, shards) = (config.device.clone(), config.shards);
@@ -112,10 +112,10 @@ pub(super) fn open_new(
         }
     }
     let options = CacheOptions {
-        size_bytes: new.size_bytes,
+        size_bytes: new.size_max_bytes.or(new.size_bytes),
         force: new.format,
         format: new.format,
-        room: None,
+        room: format::first_room(new.size_bytes, new.size_max_bytes, Some(shards)),
         open: options.clone(),
     };
     let cache = open_cache(&new.device, &options).map_err(|error| {
@@ -133,7 +133,9 @@ pub(super) fn open_new(
         let hint = "--format reformats it; what it caches now is lost";
         return Err(what(CommandErrorKind::Invalid, message, hint));
     }
-    let superblocks = format::superblocks_for(&cache, Some(shards), None, None)
+    // Without a largest size a block device is used as it is, and a file has its size already.
+    let size = new.size_bytes.filter(|_| new.size_max_bytes.is_some());
+    let superblocks = format::superblocks_for(&cache, Some(shards), size, new.size_max_bytes)
         .map_err(|error| super::control::command_error(&error))?;
     format::format(&cache.disk, &superblocks)
         .map_err(|error| super::control::command_error(&error))?;

@@ -7,15 +7,19 @@ use cinnabar_backend::disk::{CacheDisk, Contents, Disk};
 use cinnabar_backend::format as device;
 use cinnabar_engine::metadata::superblock::{Geometry, GeometryError, Superblock};
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_messages::{CacheConfig, StartError, StartErrorKind, Subject};
+use cinnabar_messages::{StartError, StartErrorKind, Subject};
 use std::ops::Range;
 
 /// Parts of a file that is made for a larger size than it has at first that get their space at once;
 /// `None`: all of it.
-pub(super) fn first_room(config: &CacheConfig) -> Option<Vec<Range<u64>>> {
-    let (size, max) = (config.size_bytes?, config.size_max_bytes?);
+pub(super) fn first_room(
+    size: Option<u64>,
+    max: Option<u64>,
+    shards: Option<u32>,
+) -> Option<Vec<Range<u64>>> {
+    let (size, max) = (size?, max?);
     let max = max / BLOCK_BYTES * BLOCK_BYTES;
-    let shards = config.shards.unwrap_or_else(|| Geometry::shards_for(max));
+    let shards = shards.unwrap_or_else(|| Geometry::shards_for(max));
     // What is wrong with a size is said when superblocks are made.
     let geometry = Geometry::for_shards(max, shards).ok()?;
     let segments = geometry.segments_for(size).ok()?;

@@ -23,7 +23,7 @@ use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, NewCache};
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, NewCache, SizeStatus};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -174,6 +174,12 @@ impl Plane {
                  size {})",
                 write_size(self.cache.used_bytes().next_multiple_of(1 << 20))
             );
+            if let SizeStatus { bytes, bytes_max, .. } = self.size_status()
+                && bytes < bytes_max
+            {
+                let max = write_size(bytes_max.next_multiple_of(1 << 20));
+                tracing::info!(%path, "it may be given up to {max} (hint: that is its size_max)");
+            }
             self.adopt_shares();
             self.await_load(now);
         } else {

@@ -321,6 +321,13 @@ impl Plane {
         let capacity_blocks = size.capacity_blocks();
         let (path, kept) = (self.cache.path.display(), show_size(self.cache.used_bytes()));
         tracing::warn!(%path, reason = why, size = kept, "the cache keeps its size (hint: {hint})");
+        if self.crew.is_uneven() {
+            let size = write_size(self.cache.used_bytes());
+            tracing::warn!(
+                %path,
+                "shards have different sizes now (hint: `cinnabar cache resize {size}` evens them out)"
+            );
+        }
         if self.cache.disk().is_some() {
             self.crew.capacity_blocks = capacity_blocks;
         }
@@ -342,6 +349,7 @@ impl Plane {
             blocks_max: size.blocks_of(size.geometry.segments),
             resizing_to: resizing,
             failed: size.failed.clone(),
+            uneven: !size.under_way && self.crew.is_uneven(),
         }
     }
 }

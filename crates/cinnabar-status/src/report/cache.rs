@@ -41,6 +41,9 @@ pub struct CacheReport {
     /// Why the last resize has failed, or empty.
     #[serde(default)]
     pub resize_failed: String,
+    /// Shards have different sizes since the last resize, which failed: another one evens them out.
+    #[serde(default)]
+    pub resize_uneven: bool,
     /// Blocks cached now, RAM included; not those of volumes that were dropped.
     pub cached_blocks: u64,
     /// Of those, in RAM only.
@@ -261,6 +264,7 @@ impl CacheReport {
             size_max_bytes: status.size.bytes_max,
             resizing: resizing(status),
             resize_failed: status.size.failed.clone(),
+            resize_uneven: status.size.uneven,
             cached_blocks: counters.cached_blocks,
             ram_blocks: counters.ram_blocks,
             flash_written_bytes: counters.flash_written_bytes,

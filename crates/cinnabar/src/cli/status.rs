@@ -10,7 +10,7 @@ use cinnabar_status::report::{
 };
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
-use cinnabar_text::show_size;
+use cinnabar_text::{show_size, write_size};
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
@@ -137,8 +137,12 @@ fn cache(cache: &CacheReport) -> String {
             }
         ),
     );
-    if cache.size_max_bytes > cache.size_bytes || cache.resizing.is_some() {
+    if cache.size_max_bytes > cache.size_bytes || cache.resizing.is_some() || cache.resize_uneven {
         line("size", size(cache));
+    }
+    if cache.resize_uneven {
+        let to = write_size(cache.size_bytes);
+        line("shards", format!("of different sizes: `cinnabar cache resize {to}` evens them out"));
     }
     line(
         "flash",

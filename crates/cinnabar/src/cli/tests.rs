@@ -42,6 +42,8 @@ fn what_is_promised_is_understood() {
         "cinnabar volume invalidate v --socket a.sock",
         "cinnabar volume invalidate v --range 1GiB+64KiB",
         "cinnabar cache replace new.img --size 8GiB --format",
+        "cinnabar cache replace new.img --size 8GiB --size-max 32GiB",
+        "cinnabar volume set v --fill-limit 20MiB",
         "cinnabar cache resize 16GiB",
         "cinnabar cache resize 512MiB --no-wait --json --socket a.sock",
         "cinnabar cache abandon",
@@ -322,6 +324,24 @@ fn the_status_is_readable() {
     let earlier = report(20_000);
     let text = render(&report(40_000), Some((&earlier, Duration::from_secs(10))));
     assert!(text.contains("PER SECOND") && text.contains("2000"), "{text}");
+}
+
+/// Whatever the size, and also where it is all that the device was made for.
+#[test]
+fn shards_of_different_sizes_are_said_with_what_evens_them_out() {
+    let text = |uneven: bool| {
+        let mut status = sample(8);
+        let (bytes, bytes_max) = (64 << 20, 64 << 20);
+        status.cache.size = SizeStatus { bytes, bytes_max, uneven, ..SizeStatus::default() };
+        render(&StatusReport::new(&status), None)
+    };
+    let told = "of different sizes: `cinnabar cache resize 64MiB` evens them out";
+    assert!(text(true).contains(told), "{}", text(true));
+    assert!(!text(false).contains("of different sizes"), "{}", text(false));
+    let mut status = sample(8);
+    status.cache.size.uneven = true;
+    let json = serde_json::to_value(StatusReport::new(&status)).expect("it is JSON");
+    assert_eq!(json["cache"]["resize_uneven"], true);
 }
 
 #[test]

@@ -87,6 +87,7 @@ fn a_slow_or_long_request_to_the_control_socket_is_refused() {
         ("POST", "/v1/cache/replace", "{}", 400),
         ("POST", "/v1/cache/replace", "{\"device\":\"\"}", 422),
         ("POST", "/v1/cache/replace", "{\"device\":\"a\",\"size\":\"8G\"}", 422),
+        ("POST", "/v1/cache/replace", "{\"device\":\"a\",\"size_max\":\"8GiB\"}", 422),
         ("GET", "/v1/cache/replace", "", 405),
     ] {
         let answer = super::http::send(&socket, method, path, body).expect("an answer");

@@ -153,7 +153,12 @@ fn a_cache_is_replaced_while_a_volume_waits() {
     let mut rig = Rig::new(IoMode::Auto, &["vm1", "vm2"]);
     std::fs::rename(rig.path("vm1.raw"), rig.path("away")).expect("it goes");
     rig.start();
-    let new = NewCache { device: rig.path("other.img"), size_bytes: Some(64 * MIB), format: false };
+    let new = NewCache {
+        device: rig.path("other.img"),
+        size_bytes: Some(64 * MIB),
+        size_max_bytes: None,
+        format: false,
+    };
     rig.ask(|answer| Message::ReplaceCache { new, answer }).expect("it is replaced");
     std::fs::rename(rig.path("away"), rig.path("vm1.raw")).expect("it comes back");
     once_served(&rig, "vm1");

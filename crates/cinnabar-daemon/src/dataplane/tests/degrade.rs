@@ -17,7 +17,12 @@ pub(super) fn replace(
     device: &Path,
     format: bool,
 ) -> Result<(), (CommandErrorKind, String)> {
-    let new = NewCache { device: device.into(), size_bytes: Some(80 * MIB), format };
+    let new = NewCache {
+        device: device.into(),
+        size_bytes: Some(80 * MIB),
+        size_max_bytes: None,
+        format,
+    };
     rig.ask(|answer| Message::ReplaceCache { new, answer }).map_err(|error| {
         assert!(!error.hint.is_empty(), "{error}");
         (error.kind, error.message)

@@ -69,7 +69,7 @@ fn a_planned_exchange_is_no_loss() {
     let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
     rig.start();
     let device = rig.path("other.img");
-    let new = NewCache { device, size_bytes: Some(64 * MIB), format: false };
+    let new = NewCache { device, size_bytes: Some(64 * MIB), size_max_bytes: None, format: false };
     rig.ask(|answer| Message::ReplaceCache { new, answer }).expect("it is replaced");
     let status = rig.status();
     assert_eq!((status.cache.losses, status.cache.replacements), (0, 1));

@@ -75,7 +75,7 @@ fn has_failed(rig: &Rig) -> bool {
 
 fn begin(rig: &Rig, device: PathBuf) -> tokio::sync::oneshot::Receiver<Result<(), CommandError>> {
     let size_bytes = rig.config.cache.size_bytes;
-    let new = NewCache { device, size_bytes, format: false };
+    let new = NewCache { device, size_bytes, size_max_bytes: None, format: false };
     rig.send(|answer: AnswerTo<()>| Message::ReplaceCache { new, answer })
 }
 

@@ -21,7 +21,12 @@ fn with_frozen(bound: Duration) -> Option<(Rig, Frozen)> {
 }
 
 fn begin(rig: &Rig, name: &str) -> tokio::sync::oneshot::Receiver<Result<(), CommandError>> {
-    let new = NewCache { device: rig.path(name), size_bytes: Some(24 * MIB), format: false };
+    let new = NewCache {
+        device: rig.path(name),
+        size_bytes: Some(24 * MIB),
+        size_max_bytes: None,
+        format: false,
+    };
     rig.send(|answer: AnswerTo<()>| Message::ReplaceCache { new, answer })
 }
 

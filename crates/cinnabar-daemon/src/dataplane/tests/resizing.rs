@@ -1,9 +1,10 @@
 //! `cache resize`, and the size that the configuration says at each start.
 
+use super::degrade::Frozen;
 use super::rig::{MIB, Rig, SIZE, pattern};
 use cinnabar_backend::disk::{DiskError, DiskErrorKind};
 use cinnabar_messages::{
-    CommandError, CommandErrorKind, DataStatus, IoMode, Message, Share, State,
+    CommandError, CommandErrorKind, DataStatus, IoMode, Message, NewCache, Share, State,
 };
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -303,4 +304,94 @@ fn of_one_whose_device_is_lost_it_is_said_that_it_failed() {
     let size = rig.status().cache.size;
     assert!(size.bytes == 0 && !size.failed.is_empty(), "{size:?}");
     rig.stop();
+}
+
+/// Room is reserved when a cache grows, as when its file is made: who comes later finds it taken, and a
+/// file system that is full refuses it in words, before anything is taken.
+#[test]
+fn on_a_full_file_system_it_is_refused_and_otherwise_has_its_room_at_once() {
+    let mut rig = rig(&["vm1"]);
+    let Some(_ssd) = Frozen::mount(&rig) else {
+        eprintln!("skipped: no root, no loop device, or no mkfs.ext4");
+        return;
+    };
+    rig.config.cache.device = rig.path("ssd/cache.img");
+    rig.start();
+    rig.loaded();
+    let free = || {
+        let found = rustix::fs::statvfs(rig.path("ssd")).expect("it is mounted");
+        found.f_bavail * found.f_frsize
+    };
+    let at_first = held(&rig);
+    let other = rig.path("ssd/other");
+    std::fs::write(&other, vec![1; (free() - 16 * MIB) as usize]).expect("there is room");
+    let file = std::fs::File::open(&other).expect("it is there");
+    file.sync_all().expect("it is written");
+    drop(file);
+
+    let error = resize(&rig, 64 * MIB).expect_err("half of that is there");
+    assert_eq!(error.kind, CommandErrorKind::Limit, "{error}");
+    assert!(error.message.contains("there is no room for"), "{error}");
+    assert!(!error.message.contains('\n') && !error.hint.is_empty(), "{error}");
+    assert_eq!(held(&rig), at_first, "nothing was taken");
+    let status = settled(&rig);
+    assert!(status.cache.size.bytes < 33 * MIB && !status.cache.size.uneven, "{:?}", status.cache);
+
+    std::fs::remove_file(&other).expect("it was there");
+    let before = free();
+    resized(&rig, 64 * MIB);
+    let taken = before - free();
+    // No block of it was written yet.
+    assert!((28 * MIB..36 * MIB).contains(&taken), "{taken} bytes");
+    assert!(held(&rig) > 60 * MIB, "{} bytes", held(&rig));
+    read_all(&rig, "vm1");
+    assert!(rig.stop().clean);
+}
+
+#[test]
+fn a_replacement_that_is_made_for_more_grows_later() {
+    let mut rig = rig(&["vm1"]);
+    rig.start();
+    rig.loaded();
+    let replace = |name: &str, max: Option<u64>| {
+        let new = NewCache {
+            device: rig.path(name),
+            size_bytes: Some(24 * MIB),
+            size_max_bytes: max,
+            format: false,
+        };
+        rig.ask(|answer| Message::ReplaceCache { new, answer })
+    };
+    // Without a largest size it is made for its own.
+    assert_eq!(replace("small.img", None), Ok(()));
+    rig.loaded();
+    let error = resize(&rig, 48 * MIB).expect_err("it was made for less");
+    assert!(error.message.contains("was made for at most"), "{error}");
+
+    assert_eq!(replace("large.img", Some(64 * MIB)), Ok(()));
+    let size = rig.loaded().cache.size;
+    assert!(size.bytes <= 24 * MIB && size.bytes > 20 * MIB, "{size:?}");
+    assert!(size.bytes_max <= 64 * MIB && size.bytes_max > 60 * MIB, "{size:?}");
+    let held =
+        |rig: &Rig| std::fs::metadata(rig.path("large.img")).expect("it is there").blocks() * 512;
+    assert!(held(&rig) < 26 * MIB, "it takes the room of its size: {}", held(&rig));
+    read_all(&rig, "vm1");
+    let before = rig.status().cache.counters.cached_blocks;
+    let grown = resized(&rig, 48 * MIB);
+    assert!(grown.cache.counters.cached_blocks >= before, "growing costs nothing");
+    assert!(held(&rig) > 44 * MIB, "{} bytes", held(&rig));
+    read_all(&rig, "vm1");
+    assert!(rig.stop().clean);
+
+    // The next start finds it so, warm.
+    rig.config.cache.device = rig.path("large.img");
+    (rig.config.cache.size_bytes, rig.config.cache.size_max_bytes) =
+        (Some(48 * MIB), Some(64 * MIB));
+    rig.start();
+    rig.loaded();
+    let status = settled(&rig);
+    assert!(status.cache.size.bytes > 44 * MIB, "{:?}", status.cache.size);
+    assert!(status.cache.counters.cached_blocks > 1500, "and is warm");
+    read_all(&rig, "vm1");
+    assert!(rig.stop().clean);
 }

@@ -19,6 +19,7 @@ use std::path::PathBuf;
     Examples:\n  \
     cinnabar cache replace /dev/disk/by-id/nvme-new\n  \
     cinnabar cache replace /var/lib/cinnabar/new.img --size 64GiB\n  \
+    cinnabar cache replace /var/lib/cinnabar/new.img --size 64GiB --size-max 256GiB\n  \
     cinnabar cache replace /dev/nvme1n1 --format")]
 pub(in crate::cli) struct ReplaceArgs {
     /// The new cache device: a block device, or a file
@@ -26,6 +27,10 @@ pub(in crate::cli) struct ReplaceArgs {
     /// Size of a file that is to be made [default: the device's own]
     #[arg(long, value_name = "SIZE")]
     size: Option<String>,
+    /// The largest size that `cinnabar cache resize` may give it later; then --size counts on a block
+    /// device, too [default: the size that it has]
+    #[arg(long, value_name = "SIZE", requires = "size")]
+    size_max: Option<String>,
     /// Format it even if it holds something, which is lost [default: refuse]
     #[arg(long)]
     format: bool,
@@ -46,8 +51,9 @@ pub(in crate::cli) struct AbandonArgs {
 
 /// Runs `cache replace`.
 pub(in crate::cli) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
-    let size = args.size.as_deref();
-    size.map(parse_size).transpose().map_err(|(message, hint)| Failure::of_usage(message, hint))?;
+    for size in [&args.size, &args.size_max].into_iter().flatten() {
+        parse_size(size).map_err(|(message, hint)| Failure::of_usage(message, hint))?;
+    }
     // A relative path is relative to here, not to the daemon's folder.
     let device = std::path::absolute(&args.device).map_err(|error| {
         let message = format!("\"{}\": {error}", args.device.display());
@@ -56,7 +62,8 @@ pub(in crate::cli) fn replace(args: &ReplaceArgs) -> Result<(), Failure> {
     let device = device.into_os_string().into_string().map_err(|path| {
         Failure::of_usage(format!("{} is not UTF-8", path.display()), "give it another name")
     })?;
-    let input = ReplaceInput { device, size: size.map(str::to_owned), format: args.format };
+    let (size, size_max) = (args.size.clone(), args.size_max.clone());
+    let input = ReplaceInput { device, size, size_max, format: args.format };
     let cache: CacheReport = args.daemon.send(Method::POST, "/v1/cache/replace", &input)?;
     output::text(&told(&cache))
 }
