@@ -130,7 +130,7 @@ enum Command {
         /// Only these bytes, such as 0+4096 or 1GiB+64KiB [default: all]
         #[arg(long, value_name = "OFFSET+LENGTH", value_parser = range)]
         range: Option<InvalidateInput>,
-        /// Only the extents in this file: a line OFFSET LENGTH each, in bytes, or what `rbd diff` prints
+        /// Only the extents in this file: a line OFFSET LENGTH each, in bytes, or what `rbd diff` prints [default: all]
         #[arg(long, value_name = "FILE", conflicts_with = "range")]
         extents: Option<PathBuf>,
         #[command(flatten)]
