@@ -270,11 +270,11 @@ impl<M> Leveller<'_, M> {
 /// segment may hold of other uses is none of theirs.
 fn unlike(found: &[BTreeMap<u16, Headers>; 2]) -> BTreeMap<u32, BTreeSet<u64>> {
     let [a, b] = found.each_ref().map(|volumes| {
-        let unretired = |of: &&ChunkHeader, retired| of.number > retired;
-        let headers = volumes.values().flat_map(|of| {
-            of.chunks.values().filter(move |header| unretired(header, of.record.retired))
-        });
-        headers.map(|of| (of.slot, of.opening, of.volume, of.number)).collect::<BTreeSet<_>>()
+        let unretired = |of: &Headers| {
+            let headers = of.chunks.values().filter(|header| header.number > of.record.retired);
+            headers.map(|of| (of.slot, of.opening, of.volume, of.number)).collect::<Vec<_>>()
+        };
+        volumes.values().flat_map(unretired).collect::<BTreeSet<_>>()
     });
     let mut unlike: BTreeMap<u32, BTreeSet<u64>> = BTreeMap::new();
     for (slot, opening, ..) in a.symmetric_difference(&b) {

@@ -156,9 +156,9 @@ impl<'a, M> Pieces<'a, M> {
 /// Which headers count.
 type HeaderCounts<'a> = dyn Fn(&ChunkHeader) -> bool + 'a;
 
-/// Looks for headers in each of these slots, of those that count; gives the newest opening seen. A header before them is missing
-/// or damaged: where it had been written, headers behind it may be what says that it was durable, and
-/// those of chunks that count lie behind one of a chunk that is retired.
+/// Looks for headers in each of these slots, of those that count; gives the newest opening seen. A header
+/// before them is missing or damaged: where it had been written, headers behind it may be what says that
+/// it was durable, and those of chunks that count lie behind one of a chunk that is retired.
 pub(crate) fn look_at_each<P>(
     media: &impl Media<P>,
     uuid: [u8; 16],
