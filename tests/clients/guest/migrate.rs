@@ -46,7 +46,7 @@ pub(super) fn vhost_user() -> Result<()> {
     let mut pound = Pounding::new(POUND, 1);
     pound.start(&mut guest)?;
     for round in 0..MIGRATIONS {
-        progress(&mut pound, &guest)?;
+        pound.next_round(&guest)?;
         let stream = site.path(&format!("stream{round}"));
         let passes = leave(&mut guest, &stream.display().to_string())?;
         pound.look(&guest);
@@ -59,7 +59,7 @@ pub(super) fn vhost_user() -> Result<()> {
         // Little is read from the disk: the checksum is of memory that was migrated.
         ensure!(more < 100, "{more} reads: the page cache did not arrive");
         println!("migrated after {passes} passes over its memory");
-        progress(&mut pound, &guest).context("after the migration")?;
+        pound.next_round(&guest).context("after the migration")?;
         guest.check_console()?;
     }
     pound.stop(&mut guest)?;
@@ -124,15 +124,4 @@ fn reads(guest: &mut Guest) -> Result<u64> {
     let text = guest.run("disk=$(disk book); cat /sys/block/${disk##*/}/stat")?;
     let count = text.split_whitespace().next().context("no statistics")?;
     Ok(count.parse()?)
-}
-
-/// Waits for one more round of writes.
-fn progress(pound: &mut Pounding, guest: &Guest) -> Result<()> {
-    pound.look(guest);
-    let before = pound.rounds();
-    wait_for("a round", || {
-        pound.look(guest);
-        guest.check_work()?;
-        Ok(pound.rounds() > before)
-    })
 }

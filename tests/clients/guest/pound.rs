@@ -2,7 +2,7 @@
 //!
 //! The work itself is the program `guest-io`.
 
-use super::machine::Guest;
+use super::machine::{Guest, wait_for};
 use anyhow::{Context, Result, ensure};
 use e2e::output;
 use std::path::Path;
@@ -53,6 +53,17 @@ impl Pounding {
     /// Records what the guest has reported.
     pub(super) fn look(&mut self, guest: &Guest) {
         self.rounds = self.rounds.max(guest.told("round ", &format!(" of {}", self.volume)));
+    }
+
+    /// Waits until a round more is safe, while the guest is well.
+    pub(super) fn next_round(&mut self, guest: &Guest) -> Result<()> {
+        self.look(guest);
+        let before = self.rounds;
+        wait_for("a round", || {
+            self.look(guest);
+            guest.check_work()?;
+            Ok(self.rounds > before)
+        })
     }
 
     /// Ends it; it must not have met an error.

@@ -101,14 +101,7 @@ impl Pair {
     /// Waits until each of these guests has finished a round more, while the others do what they do.
     fn progress(&mut self, which: &[usize]) -> Result<()> {
         for &guest in which {
-            let (pound, guest) = (&mut self.pounds[guest], &self.guests[guest]);
-            pound.look(guest);
-            let before = pound.rounds();
-            wait_for("a round", || {
-                pound.look(guest);
-                guest.check_work()?;
-                Ok(pound.rounds() > before)
-            })?;
+            self.pounds[guest].next_round(&self.guests[guest])?;
         }
         Ok(())
     }

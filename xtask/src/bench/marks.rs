@@ -8,7 +8,7 @@
 //! the back end. *Uncached* writes go to blocks without such a copy, and need none. The daemon's
 //! counters verify both.
 
-use crate::bench::{heading, median};
+use crate::bench::{heading, median, publish};
 use crate::install;
 use crate::table::Table;
 use anyhow::{Context, Result, bail, ensure};
@@ -126,11 +126,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         size / MIB
     );
     let text = format!("{}\n{}", heading(&what)?, report(&samples, median(durable)));
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }
 
 /// A cache that has been in use for a while, or a block device, has no holes. In a file that has, each

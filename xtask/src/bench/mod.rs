@@ -18,7 +18,8 @@ mod validate;
 mod writeback;
 
 use crate::shell::{cargo, show};
-use anyhow::Result;
+use anyhow::{Context, Result};
+use std::path::Path;
 use std::process::Command;
 
 /// What to measure.
@@ -139,6 +140,15 @@ fn example(name: &str, args: &[String]) -> Result<()> {
 fn example_of(package: &str, name: &str, args: &[String]) -> Result<()> {
     let run = ["run", "--release", "--locked", "--package", package, "--example", name];
     show(cargo(&run).arg("--").args(args)).map(|_| ())
+}
+
+/// Prints a report, and writes it to a file, too, if there is to be one.
+fn publish(text: &str, output: Option<&Path>) -> Result<()> {
+    println!("{text}");
+    if let Some(file) = output {
+        std::fs::write(file, text).with_context(|| format!("writing {}", file.display()))?;
+    }
+    Ok(())
 }
 
 /// Date and machine, and what is measured: the first line of a report.

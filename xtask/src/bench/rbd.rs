@@ -4,10 +4,10 @@
 //! fio's rbd engine, which calls librbd in its own process; ours are reached over NBD. *Misses* are
 //! reads of blocks that were not read before, *warm* ones of a region that the cache holds.
 
-use super::{heading, median};
+use super::{heading, median, publish};
 use crate::install;
 use crate::table::Table;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use e2e::ceph::{self, Cluster};
 use e2e::fio::Direction;
 use e2e::{Config, Daemon, Fio, MIB, Site, Volume, tools};
@@ -103,11 +103,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
             bench.daemon.stop()?;
         }
     }
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }
 
 impl<'a> Bench<'a> {

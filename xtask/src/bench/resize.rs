@@ -5,10 +5,10 @@
 //! belongs; it is read at random, so its hits are in proportion to the cache, and each read is compared.
 //! *rewritten* is written and read back with checksums all the time, so that a stale block would show.
 
-use super::heading;
+use super::{heading, publish};
 use crate::install;
 use crate::table::Table;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use e2e::{Config, Daemon, Fio, MIB, Site, Status, Volume, tools};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -75,11 +75,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     load.daemon.stop()?;
     let what = "4 KiB random reads at QD16 through fio's nbd engine, each compared, beside writes read back";
     let text = format!("{}\n{table}", heading(what)?);
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }
 
 impl Load {

@@ -5,7 +5,7 @@
 //! it as a crash would, just before a checkpoint was due. Beside each start stands the time that the
 //! disk takes to read as many bytes in sequence, in the same round.
 
-use crate::bench::{heading, median};
+use crate::bench::{heading, median, publish};
 use crate::install;
 use crate::shell::{cargo, show};
 use crate::table::Table;
@@ -88,11 +88,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         bytes as f64 / 1e9
     );
     let text = format!("{}\n{}", heading(&what)?, report(&starts));
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }
 
 /// Makes the cache device and what belongs to it.

@@ -4,7 +4,7 @@
 //! `cinnabar simulate holland` at 1/64, by the clock on the wall and by CPU time, for a machine that
 //! is busy with other things gives only the second one fairly.
 
-use crate::bench::heading;
+use crate::bench::{heading, publish};
 use crate::shell::cargo;
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
@@ -40,11 +40,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         speed(args.quick)?,
         figures(args)?
     );
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }
 
 /// Runnable processes over the last minute, as the kernel counts them.

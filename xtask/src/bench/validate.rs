@@ -5,7 +5,7 @@
 //! whose own times are measured first and given to the simulator. A baseline says what the machine
 //! adds by itself: how long an operation takes that the model lets take exactly a millisecond.
 
-use crate::bench::heading;
+use crate::bench::{heading, publish};
 use crate::table::Table;
 use crate::traces;
 use anyhow::{Context, Result, bail, ensure};
@@ -115,10 +115,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
          this machine adds {added_us:.1} us to a millisecond\n\n{}",
         table.render()
     )?;
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
+    publish(&text, args.output.as_deref())?;
     if failed.is_empty() { Ok(()) } else { bail!("{}", failed.join("; ")) }
 }
 

@@ -11,7 +11,7 @@
 
 mod misses;
 
-use crate::bench::{heading, median};
+use crate::bench::{heading, median, publish};
 use crate::install;
 use crate::table::Table;
 use anyhow::{Context, Result};
@@ -144,11 +144,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if wants(Part::Misses) {
         text.push_str(&misses::table(rounds, seconds)?);
     }
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }
 
 fn bursts(rounds: usize, seconds: u64) -> Result<String> {

@@ -69,8 +69,8 @@ impl ClaimError {
                 "give the volume and the write log's file names of plain text"
             }
             ClaimErrorKind::Io { .. } if matches!(self.location, Location::Rbd(_)) => {
-                "write-back mode needs an object beside the image that the Ceph user may write, and a cluster \
-                 that answers"
+                "the Ceph user must be allowed to read and write the object cinnabar_claim.ID beside the image \
+                 (ID: rbd info), and the cluster must answer"
             }
             ClaimErrorKind::Io { .. } => {
                 "write-back mode needs a folder beside the back end that the daemon may write"

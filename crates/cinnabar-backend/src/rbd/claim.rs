@@ -1,8 +1,9 @@
 //! The claim to an image: an object of its own, `cinnabar_claim.ID`, in the image's pool and namespace.
 //!
 //! It is not the image's metadata: that would change the header, whose version proves that nobody else had
-//! the lock. Each change names the version that it follows, so that of two hosts one wins, and what an
-//! earlier try has sent and given up can't land later. Every function here blocks.
+//! the lock. It is made only where there is none, and each later change names the version that it follows:
+//! of two hosts one wins. A claim that was not made in time may still come to be there later: it is this
+//! log's own, and is found to be old at the next opening. Every function here blocks.
 
 use super::open::connect;
 use super::spec::RbdSpec;

@@ -243,7 +243,7 @@ impl Connection {
         self.log_call.as_ref().filter(|_| self.log.as_ref().is_some_and(|log| log.take_news()))
     }
 
-    /// Whether somebody is to be told of marks.
+    /// Whether the front-end is to be told of marks.
     pub(super) fn has_log_call(&self) -> bool {
         self.log_call.is_some() && self.log.as_ref().is_some_and(|log| log.has_news())
     }

@@ -5,7 +5,7 @@
 
 mod figures;
 
-use crate::bench::{heading, median};
+use crate::bench::{heading, median, publish};
 use crate::shell::{root, succeeds};
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
@@ -55,11 +55,7 @@ pub(super) fn run(args: &Args) -> Result<()> {
         args.rounds
     );
     let text = format!("{}\n{}", heading(&what)?, report(&rounds, args.only.as_deref()));
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }
 
 /// The commit's own tree under `target`, made if it is not there yet.

@@ -11,9 +11,9 @@ mod servers;
 mod vhost;
 mod volumes;
 
-use crate::bench::heading;
+use crate::bench::{heading, publish};
 use crate::install;
-use anyhow::{Context, Result};
+use anyhow::Result;
 use e2e::{MIB, tools};
 use std::path::{Path, PathBuf};
 
@@ -108,9 +108,5 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     if wants(Part::Profile) {
         text.push_str(&profile::measure(Path::new("/dev/shm"), plan)?);
     }
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }

@@ -7,7 +7,7 @@ mod disks;
 mod mock;
 mod spared;
 
-use crate::bench::heading;
+use crate::bench::{heading, publish};
 use anyhow::{Context, Result};
 use serde_json::Value;
 use std::path::PathBuf;
@@ -52,11 +52,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         text.push('\n');
     }
     let text = format!("{}\n{text}", heading("`cinnabar bench`, SPC-1-like workload")?);
-    println!("{text}");
-    if let Some(file) = &args.output {
-        std::fs::write(file, &text).with_context(|| format!("writing {}", file.display()))?;
-    }
-    Ok(())
+    publish(&text, args.output.as_deref())
 }
 
 /// What the program prints as JSON.
