@@ -10,7 +10,9 @@ mod crash;
 mod degrade;
 mod guest;
 mod hostile;
+mod hybrid;
 mod libnbd;
+mod migration;
 mod nbd_backend;
 mod qemu;
 mod record;
@@ -68,10 +70,12 @@ fn main() -> ExitCode {
         .chain(ceph::CASES)
         .chain(verify::CASES)
         .chain(qemu::CASES)
+        .chain(migration::CASES)
         .chain(libnbd::CASES)
         .chain(restart::CASES)
         .chain(degrade::CASES)
         .chain(hostile::CASES)
+        .chain(hybrid::CASES)
         .chain(nbd_backend::CASES)
         .chain(bench::CASES)
         .chain(record::CASES)

@@ -1,6 +1,6 @@
 //! Builds programs of the workspace and finds them.
 //!
-//! `CINNABAR_BIN` names another daemon to use.
+//! `CINNABAR_BIN` names another daemon to use, `CINNABAR_PROFILE` another profile of Cargo's than `release`.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -8,12 +8,21 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 
+/// Names another daemon to use.
+pub const BINARY: &str = "CINNABAR_BIN";
+/// Names the profile that programs are built with.
+pub const PROFILE: &str = "CINNABAR_PROFILE";
+
+fn profile() -> String {
+    std::env::var(PROFILE).unwrap_or_else(|_| "release".into())
+}
+
 /// The release build of `cinnabar`, built now if need be; with RBD images where their libraries are.
 ///
 /// # Errors
 /// When it does not build.
 pub fn cinnabar() -> Result<PathBuf> {
-    match std::env::var_os("CINNABAR_BIN") {
+    match std::env::var_os(BINARY) {
         Some(path) => Ok(PathBuf::from(path)),
         None if with_ceph() => built(&["--package", "cinnabar", "--features", "ceph"]),
         None => built(&["--package", "cinnabar"]),
@@ -21,14 +30,20 @@ pub fn cinnabar() -> Result<PathBuf> {
 }
 
 /// Whether `cinnabar` can be built with RBD images here: Ceph's headers are there, and new enough
-/// (16 and later) to declare what is used.
+/// (16 and later) to declare what is used, and so is a C++ compiler.
 pub fn with_ceph() -> bool {
-    [("rbd/librbd.h", "rbd_aio_write_zeroes("), ("rados/librados.h", "rados_blocklist_add(")]
-        .iter()
-        .all(|(header, call)| {
-            let text = std::fs::read(Path::new("/usr/include").join(header));
-            text.is_ok_and(|text| declares(&text, call))
-        })
+    let compiler = Command::new("c++").arg("--version").output();
+    let headers = [
+        ("rbd/librbd.h", "rbd_aio_write_zeroes("),
+        ("rados/librados.h", "rados_blocklist_add("),
+        ("rados/librados.hpp", "copy_from("),
+    ]
+    .iter()
+    .all(|(header, call)| {
+        let text = std::fs::read(Path::new("/usr/include").join(header));
+        text.is_ok_and(|text| declares(&text, call))
+    });
+    headers && compiler.is_ok_and(|said| said.status.success())
 }
 
 fn declares(header: &[u8], call: &str) -> bool {
@@ -56,7 +71,7 @@ pub fn built(what: &[&str]) -> Result<PathBuf> {
 fn build(what: &[&str]) -> Result<PathBuf> {
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let done = Command::new(cargo)
-        .args(["build", "--release", "--locked"])
+        .args(["build", "--profile", &profile(), "--locked"])
         .args(what)
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/.."))
@@ -66,12 +81,16 @@ fn build(what: &[&str]) -> Result<PathBuf> {
     if !done.status.success() {
         bail!("it does not build: {what:?}");
     }
-    // One JSON object a line; the artifact with an executable is the binary.
-    String::from_utf8_lossy(&done.stdout)
+    named(&done.stdout, |_| true).context("cargo named no executable")
+}
+
+/// The first program that cargo's messages name, one JSON object a line, of those that pass.
+pub fn named(messages: &[u8], passes: impl Fn(&serde_json::Value) -> bool) -> Option<PathBuf> {
+    String::from_utf8_lossy(messages)
         .lines()
         .filter_map(|line| serde_json::from_str::<serde_json::Value>(line).ok())
+        .filter(|message| passes(message))
         .find_map(|message| Some(PathBuf::from(message.get("executable")?.as_str()?)))
-        .context("cargo named no executable")
 }
 
 /// The target folder that this program lies in, whatever it is called. Cargo marks it.

@@ -27,6 +27,8 @@ pub enum How {
 
 /// C compiler and linker, needed to build the project.
 pub const CC: Tool = Tool::new("cc", "build-essential", "links every Rust program");
+/// The same for C++.
+pub const CXX: Tool = Tool::new("c++", "g++", "builds the daemon with hybrid volumes on Ceph");
 /// Load generator.
 pub const FIO: Tool = Tool::new("fio", "fio", "load and verification over NBD");
 /// QEMU's image tool.
@@ -99,6 +101,12 @@ pub const LIBRBD: Tool =
 /// The library below it.
 pub const LIBRADOS: Tool =
     Tool::new("/usr/include/rados/librados.h", "librados-dev", "builds the daemon with RBD images");
+/// The same for C++, which alone has copies among servers.
+pub const LIBRADOSPP: Tool = Tool::new(
+    "/usr/include/rados/librados.hpp",
+    "libradospp-dev",
+    "builds the daemon with hybrid volumes on Ceph",
+);
 /// The kernel of guests.
 pub const KERNEL: Tool = Tool {
     command: "a kernel for guests",
@@ -138,6 +146,8 @@ pub const ALL: &[Tool] = &[
     CEPH,
     LIBRBD,
     LIBRADOS,
+    LIBRADOSPP,
+    CXX,
     KERNEL,
 ];
 

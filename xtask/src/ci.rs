@@ -5,13 +5,18 @@
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
 use crate::{circles, faults, fuzz, install, layers, tidy};
-use anyhow::Result;
+use anyhow::{Context, Result, ensure};
 use e2e::{binary, python, tools};
-use std::process::ExitCode;
+use std::path::PathBuf;
+use std::process::{Command, ExitCode, Stdio};
 use std::time::Duration;
 
 /// What all fuzz targets together get.
 const FUZZ_TIME: Duration = Duration::from_mins(5);
+
+/// Features of all that is only built with the libraries of Ceph.
+const WITH_CEPH: &str =
+    "cinnabar/ceph,cinnabar-backend/ceph,cinnabar-hybrid/ceph,cinnabar-rados/ceph";
 
 /// Which stages to run.
 #[derive(clap::Args, Debug)]
@@ -31,7 +36,10 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Stage::new("circles", || circles::check().map(passed)),
         Stage::new("clippy", || {
             let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
-            show(cargo(&lint).args(["--", "-D", "warnings"])).map(Done::Passed)
+            show(cargo(&lint).args(["--", "-D", "warnings"]))?;
+            // As it is built without Ceph's libraries.
+            let plain = ["clippy", "--package", "cinnabar", "--locked", "--", "-D", "warnings"];
+            show(&mut cargo(&plain)).map(Done::Passed)
         }),
         Stage::new("doc", || {
             let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
@@ -39,17 +47,47 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         }),
         Stage::new("deny", deny),
         Stage::new("test", || {
-            let test = ["test", "--workspace", "--exclude", "e2e", "--locked", "--no-fail-fast"];
             // With the output of passed tests, for the lines that tell of skipped ones.
-            let mut skipped = show(cargo(&test).args(["--", "--show-output"]))?;
-            skipped.extend(ceph()?);
+            let mut skipped = show(tests().args(["--no-fail-fast", "--", "--show-output"]))?;
+            if !binary::with_ceph() {
+                let packages = "librbd-dev, librados-dev and libradospp-dev";
+                skipped.push(format!("RBD images and hybrid volumes on Ceph need {packages}"));
+            }
             Ok(Done::Passed(skipped))
         }),
-        Stage::new("e2e", || cargo_stage(&["test", "--package", "e2e", "--release", "--locked"])),
-        Stage::new("faults", faults::check),
+        Stage::new("e2e", || {
+            let mut test = cargo(&["test", "--package", "e2e", "--locked"]);
+            test.env(binary::BINARY, tested()?).env(binary::PROFILE, "test");
+            show(&mut test).map(Done::Passed)
+        }),
+        Stage::new("faults", || faults::check(&tested()?)),
         Stage::new("fuzz", || fuzz::run(FUZZ_TIME)),
     ];
     run_all("ci", &stages, &args.stages)
+}
+
+/// All tests but the end-to-end ones: one build of all, with what needs the libraries of Ceph where these are.
+fn tests() -> Command {
+    let mut test = cargo(&["test", "--workspace", "--exclude", "e2e", "--locked"]);
+    if binary::with_ceph() {
+        test.args(["--features", WITH_CEPH]);
+    }
+    test
+}
+
+/// The daemon of that build, which checks itself more than a release does. A release build takes as long as all the
+/// rest: benchmarks and long searches have one.
+fn tested() -> Result<PathBuf> {
+    let mut build = tests();
+    build.args(["--no-run", "--message-format", "json-render-diagnostics"]);
+    let done = build.stderr(Stdio::inherit()).output().context("starting cargo")?;
+    ensure!(done.status.success(), "the tests do not build");
+    let is_it = |built: &serde_json::Value| {
+        let target = &built["target"];
+        let is_program = target["kind"][0] == "bin" && built["profile"]["test"] == false;
+        is_program && target["name"] == "cinnabar"
+    };
+    binary::named(&done.stdout, is_it).context("cargo named no daemon")
 }
 
 fn passed((): ()) -> Done {
@@ -72,23 +110,6 @@ fn tools() -> Result<Done> {
     } else {
         Done::Skipped(missing.join("\n"))
     })
-}
-
-/// Tests of what is only built with the libraries of Ceph.
-fn ceph() -> Result<Vec<String>> {
-    if !binary::with_ceph() {
-        return Ok(vec!["RBD images need librbd-dev and librados-dev".into()]);
-    }
-    show(&mut cargo(&[
-        "test",
-        "-p",
-        "cinnabar-backend",
-        "--features",
-        "ceph",
-        "--locked",
-        "--lib",
-        "rbd",
-    ]))
 }
 
 /// Licences, bans and sources. Advisories need a database from the network at every run, and fail

@@ -1,38 +1,48 @@
 //! Fault simulation over many seeds: so many in `ci`, on and on in `soak`.
 //!
-//! The seeds are run by the daemon's own binary, `cinnabar simulate faults`, on all cores; commit
-//! and seed repeat a failure.
+//! The seeds are run by the daemon's own binary, `cinnabar simulate faults`, and those of two hosts by
+//! `cinnabar-sim`'s tests, on all cores; commit and seed repeat a failure.
 
-use crate::shell::show;
+use crate::shell::{cargo, show};
 use crate::stage::Done;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 use std::collections::BTreeSet;
+use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Seeds that must be clean before a change is taken.
-const CI_SEEDS: u64 = 10_000;
+/// Seeds that must be clean before a change is taken: as many as five minutes allow. `soak` runs on from there.
+const CI_SEEDS: u64 = 4_000;
+/// The same, of two hosts.
+const HOSTS_SEEDS: u64 = 4_000;
 /// Seeds between two reports of a soak: about four minutes' worth.
 const SOAK_SEEDS: u64 = 5_000;
 
 /// Seeds after which every pair of things that can happen together must have happened.
 const PAIRS_SEEDS: u64 = 200_000;
 
-/// Runs the seeds of `ci`: the same ones each time, so that a change is to blame for a failure.
+/// Runs the seeds of `ci` with this daemon: the same ones each time, so that a change is to blame for a failure.
 ///
 /// # Errors
 /// When a seed fails, or a kind of fault never happened. How long it takes depends on the machine and
 /// is printed.
-pub(crate) fn check() -> Result<Done> {
-    // Built before the clock starts.
-    let binary = e2e::binary::cinnabar()?;
+pub(crate) fn check(binary: &Path) -> Result<Done> {
     let start = Instant::now();
     let seeds = CI_SEEDS.to_string();
     show(Command::new(binary).args(["simulate", "faults", "--all-kinds", "--seeds", &seeds]))?;
     let seconds = start.elapsed().as_secs_f64();
     println!("{CI_SEEDS} seeds in {seconds:.0} s: {:.1} seeds/s", CI_SEEDS as f64 / seconds);
+    two_hosts()?;
     Ok(Done::Passed(Vec::new()))
+}
+
+/// Seeds of a volume that moves between two hosts; their simulation is a test of its crate.
+fn two_hosts() -> Result<()> {
+    let test = ["test", "--locked", "--package", "cinnabar-sim", "--test", "it"];
+    let mut search = cargo(&test);
+    search.args(["no_seed_of_two_hosts", "--", "--nocapture"]);
+    show(search.env("CINNABAR_SEEDS", format!("0..{HOSTS_SEEDS}"))).map(drop)
 }
 
 /// Runs seeds from `first` on until one fails or `limit` has passed, and says after each few

@@ -94,8 +94,9 @@ pub(crate) fn subcommand(name: &str, purpose: &str) -> std::result::Result<(), S
     if succeeds(&mut cargo(&[name, "--version"])) {
         return Ok(());
     }
-    println!("missing: {package} ({purpose}); building it takes a few minutes, once");
-    show(&mut cargo(&["install", "--locked", &package]))
+    println!("missing: {package} ({purpose}); building it takes a minute or two, once");
+    // Not optimised: that takes three times as long, and it has little to do.
+    show(&mut cargo(&["install", "--locked", "--debug", &package]))
         .map(|_| ())
         .map_err(|error| format!("{package} could not be installed: {error:#}"))
 }

@@ -48,7 +48,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // a program.
     (EMBED, &[DRIVER, BACKEND, MODEL, SHARDS, ENGINE]),
     (FRONTEND, &[SEAM]),
-    (BACKEND, &[DRIVER, WRITEBACK, MODEL, ENGINE, POLICY, TRACE]),
+    (BACKEND, &[RADOS, DRIVER, WRITEBACK, MODEL, HYBRID, PLACEMENT, ENGINE, POLICY, TRACE]),
     (MODEL, &[SEAM]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
     (SIM, &[DRIVER, SHARDS, ENGINE, QOS]),
@@ -68,14 +68,21 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (POLICY, &[]),
     // Who goes to a back end next; knows volumes by number and requests by token.
     (QOS, &[]),
+    // Where extents of a hybrid volume lie; knows objects by name and requests by token.
+    (PLACEMENT, &[]),
+    // The same with I/O: pairs of pools, and the thread of a volume. Knows no guest and no cache. Its
+    // tests have a cluster of the end-to-end tests.
+    (HYBRID, &[RADOS, PLACEMENT, E2E]),
+    // Objects of a Ceph cluster; knows nothing of volumes.
+    (RADOS, &[]),
     (TRACE, &[]),
     // Knows nothing of caches.
     (TEXT, &[]),
     // The end-to-end tests know processes and sockets only.
-    ("e2e", &[]),
+    (E2E, &[]),
     // A tool for tests and benchmarks, started as a process.
     ("loadgen", &[]),
-    ("xtask", &["e2e"]),
+    ("xtask", &[E2E]),
 ];
 const API: &str = "cinnabar-api";
 const DAEMON: &str = "cinnabar-daemon";
@@ -99,11 +106,15 @@ const SEARCH: &str = "cinnabar-search";
 const STUDY: &str = "cinnabar-study";
 const WRITEBACK: &str = "cinnabar-writeback";
 const SHARDS: &str = "cinnabar-shards";
+const E2E: &str = "e2e";
 const ENGINE: &str = "cinnabar-engine";
 const SEAM: &str = "cinnabar-seam";
 const FORMAT: &str = "cinnabar-format";
 const POLICY: &str = "cinnabar-policy";
+const HYBRID: &str = "cinnabar-hybrid";
+const PLACEMENT: &str = "cinnabar-placement";
 const QOS: &str = "cinnabar-qos";
+const RADOS: &str = "cinnabar-rados";
 const TRACE: &str = "cinnabar-trace";
 
 /// Checks the whole workspace.

@@ -2,7 +2,7 @@
 //!
 //! `cargo xtask soak` runs fault simulations on and on; `cargo xtask soak --minutes 60` gives them
 //! and the fuzz targets an hour each; `cargo xtask soak crash-images` looks at what power cuts leave
-//! of a guest's disk.
+//! of a guest's disk; `cargo xtask soak migrations` moves volumes and guests between two daemons.
 
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
@@ -32,7 +32,11 @@ pub(crate) struct Args {
     /// Mode of the volume of crash-images: write-through, write-back, write-around, pass-through
     #[arg(long, default_value = "write-through")]
     mode: String,
-    /// Only these stages: faults, seeds, exhaustive, mutants, fuzz, crash-images [default: all; without --minutes: faults]
+    /// Hand-overs of migrations; a twentieth of them are live migrations of a guest over NBD, as many over
+    /// vhost-user, and there is a killed owner for five of them and a frozen one for ten
+    #[arg(long, default_value_t = 100)]
+    migrations: u64,
+    /// Only these stages: faults, seeds, exhaustive, mutants, fuzz, crash-images, migrations [default: all; without --minutes: faults]
     #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
@@ -42,6 +46,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     let seeds = format!("0..{}", args.seeds);
     let limit = args.minutes.map(Duration::from_mins);
     let first = args.first.unwrap_or_else(fresh_seed);
+    let migrations = args.migrations;
     let (images, mode) = (args.images, args.mode.clone());
     let stages = [
         Stage::new("faults", move || faults::run_on(first, limit)),
@@ -64,6 +69,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             show(&mut table).map(Done::Passed)
         }),
         Stage::new("crash-images", move || crash_images(images, &mode, first, limit)),
+        Stage::new("migrations", move || migrate(migrations)),
         Stage::new("fuzz", move || fuzz::run(limit.unwrap_or(Duration::from_hours(1)))),
     ];
     let mut wanted = args.stages.clone();
@@ -71,6 +77,19 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         wanted.push("faults".to_owned());
     }
     run_all("soak", &stages, &wanted)
+}
+
+/// Volumes, and guests, that move between two daemons, among the end-to-end tests.
+fn migrate(hand_overs: u64) -> Result<Done> {
+    install::debian(tools::ALL)?;
+    let test = ["test", "--release", "--locked", "--package", "e2e", "--test", "clients"];
+    let (guests, mut skipped) = ((hand_overs / 20).max(1), Vec::new());
+    for (case, count) in [("migration_hand_overs", hand_overs), ("guest_migrates_", guests)] {
+        let mut search = cargo(&test);
+        search.args(["--", "--nocapture", case]).env("CINNABAR_MIGRATIONS", count.to_string());
+        skipped.extend(show(&mut search)?);
+    }
+    Ok(Done::Passed(skipped))
 }
 
 /// Guests that commit transactions, and images of their disk after power cuts, among the end-to-end

@@ -17,7 +17,8 @@ const WARN_EVERY: Duration = Duration::from_mins(1);
 /// What a request must have.
 #[derive(Clone, Debug, Default)]
 pub struct Guard {
-    hosts: Hosts,
+    /// `None`: any, for nothing is told without the token.
+    hosts: Option<Hosts>,
     /// Read for each change: replacing the file replaces the token.
     token_file: Option<PathBuf>,
     /// When the log was last told that the file can't be used: every client can ask for that.
@@ -44,7 +45,12 @@ pub async fn guard(State(guard): State<Arc<Guard>>, request: Request, next: Next
 impl Guard {
     /// Serves these hosts; changes need the token in this file, and are refused without one.
     pub fn new(hosts: Hosts, token_file: Option<PathBuf>) -> Self {
-        Self { hosts, token_file, warned: Arc::default() }
+        Self { hosts: Some(hosts), token_file, warned: Arc::default() }
+    }
+
+    /// All needs the token in this file, reading, too.
+    pub fn of_all(token_file: PathBuf) -> Self {
+        Self { hosts: None, token_file: Some(token_file), warned: Arc::default() }
     }
 
     /// All but the token: `None` if the request needs none, else the one that it brings.
@@ -57,9 +63,11 @@ impl Guard {
         uri: &Uri,
         headers: &HeaderMap,
     ) -> Result<Option<Vec<u8>>, Refusal> {
-        self.hosts.check(uri, headers)?;
-        if [Method::GET, Method::HEAD].contains(method) {
-            return Ok(None);
+        if let Some(hosts) = &self.hosts {
+            hosts.check(uri, headers)?;
+            if [Method::GET, Method::HEAD].contains(method) {
+                return Ok(None);
+            }
         }
         if self.token_file.is_none() {
             return Err(Refusal::NoChanges);

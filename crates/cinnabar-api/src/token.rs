@@ -51,6 +51,11 @@ impl TokenError {
 }
 
 impl Token {
+    /// The value of the header that brings it to another daemon.
+    pub fn header(&self) -> String {
+        format!("Bearer {}", String::from_utf8_lossy(&self.0))
+    }
+
     /// Reads a token: the file's content without the white space around it.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! in its own way.
 //!
 //! Files prove it by their change time (`disk::change_proof`), RBD images by the version of their
-//! header (`rbd::proof`). Block devices and NBD servers have nothing.
+//! header (`rbd::proof`), hybrid volumes by their owner's epoch (`hybrid::proof`). Block devices and NBD servers have nothing.
 
 use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 use rustix::io::Errno;
@@ -56,4 +56,10 @@ pub trait Proof {
 
     /// What the time between a recorded proof and `now` was.
     fn judge(&self, recorded: &Recorded, now: Option<&ProofToken>) -> Belief;
+
+    /// The same of a proof that another host has taken of the same back end: what hosts number each for
+    /// itself is left out.
+    fn judge_elsewhere(&self, recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
+        self.judge(recorded, now)
+    }
 }

@@ -1,6 +1,7 @@
 //! Backends as they are written: `file:vm1.raw`, `nbd:unix:vm1.sock`, `rbd:pool/image`,
 //! `sim:filer,seed=1:file:vm1.raw`.
 
+use crate::hybrid::{HybridSpec, HybridSpecError};
 use crate::nbd::{NbdSpec, NbdSpecError, NbdUriError, uri};
 use crate::rbd::{RbdSpec, RbdSpecError};
 use cinnabar_model::{SettingError, SimSpec};
@@ -11,7 +12,7 @@ const TEXT_BYTES_MAX: usize = 8192;
 /// Models in front of one another.
 const LAYERS_MAX: usize = 4;
 /// What a backend can start with.
-const SCHEMES: [&str; 4] = ["file:", "nbd:", "rbd:", "sim:"];
+const SCHEMES: [&str; 5] = ["file:", "hybrid:", "nbd:", "rbd:", "sim:"];
 
 /// What QEMU and others have in front of other kinds of storage.
 const FOREIGN: [&str; 4] = ["iscsi:", "nfs:", "ssh:", "gluster:"];
@@ -34,6 +35,8 @@ pub enum Place {
     Nbd(NbdSpec),
     /// An image of Ceph's RBD.
     Rbd(RbdSpec),
+    /// A volume over two pools.
+    Hybrid(HybridSpec),
 }
 
 /// Why a text is not a backend.
@@ -69,6 +72,9 @@ pub enum SpecError {
     /// The image.
     #[error("in \"rbd:\"")]
     Rbd(#[from] RbdSpecError),
+    /// The volume.
+    #[error("in \"hybrid:\"")]
+    Hybrid(#[from] HybridSpecError),
     /// The server, written as a URI.
     #[error("in the NBD URI")]
     Uri(#[from] NbdUriError),
@@ -87,6 +93,10 @@ impl SpecError {
             }
             Self::Rbd(_) => {
                 "write \"rbd[,id=USER][,conf=PATH][,namespace=NAME]:POOL/[NAMESPACE/]IMAGE[@SNAPSHOT]\""
+            }
+            Self::Hybrid(_) => {
+                "write \"hybrid[,planner=P][,round_s=N][,horizon_s=N][,copy_mib_s=N][,budget_mib=N]\
+                 :fast=FOLDER,slow=FOLDER[,table=FILE]\""
             }
             Self::Nbd(_) => {
                 "write \"nbd[,connections=N][,give_up_s=N]:unix:PATH[:EXPORT]\" or \
@@ -113,7 +123,7 @@ impl SpecError {
 
 impl BackendSpec {
     /// Parses `file:PATH`, `nbd:ADDRESS` (see [`NbdSpec::parse`]), `rbd:POOL/IMAGE` (see
-    /// [`RbdSpec::parse`]) or `sim:PRESET[,key=value...]:INNER`. A relative path is taken from `base`. A file's path may
+    /// [`RbdSpec::parse`]), `hybrid:fast=FOLDER,slow=FOLDER` (see [`HybridSpec::parse`]) or `sim:PRESET[,key=value...]:INNER`. A relative path is taken from `base`. A file's path may
     /// hold colons and commas; that of a preset (`sim:@FILE`) can't, and is absolute, for what is
     /// read here may be read again elsewhere.
     ///
@@ -174,6 +184,8 @@ fn place(text: &str, base: &Path) -> Result<Place, SpecError> {
                 Ok(Place::Nbd(NbdSpec::parse(server, base)?))
             } else if let Some(image) = of("rbd") {
                 Ok(Place::Rbd(RbdSpec::parse(image, base)?))
+            } else if let Some(volume) = of("hybrid") {
+                Ok(Place::Hybrid(HybridSpec::parse(volume, base)?))
             } else {
                 Err(SpecError::Scheme { got: text.into() })
             }
@@ -191,7 +203,7 @@ fn is_foreign(text: &str) -> bool {
 fn has_scheme(text: &str) -> bool {
     let has_options =
         |scheme| text.strip_prefix(scheme).is_some_and(|options: &str| options.contains(':'));
-    ["nbd,", "rbd,"].into_iter().any(has_options)
+    ["hybrid,", "nbd,", "rbd,"].into_iter().any(has_options)
         || SCHEMES.iter().any(|scheme| text.starts_with(scheme))
 }
 
@@ -273,6 +285,7 @@ mod tests {
             ("sim:hdd:vm1.raw", "\"vm1.raw\" is not a backend"),
             ("sim:hdd", "lacks the backend behind it"),
             ("rbd:image", "in \"rbd:\""),
+            ("hybrid:vm1", "in \"hybrid:\""),
             ("iscsi:x", "\"iscsi:x\" is not a backend"),
             ("http://h/disk", "is not a backend"),
             ("a\0b", "none of them is zero"),
@@ -288,7 +301,7 @@ mod tests {
     #[test]
     fn errors_say_what_is_wrong() {
         for (text, part) in [
-            ("", "known: file:, nbd:, rbd:, sim:"),
+            ("", "known: file:, hybrid:, nbd:, rbd:, sim:"),
             ("vm1.raw", "\"vm1.raw\" is not a backend"),
             ("nfs:x", "is not a backend"),
             ("nbdx:unix:a", "is not a backend"),

@@ -18,6 +18,7 @@ fn show_place(place: &Place) -> String {
         Place::File(path) => path.display().to_string(),
         Place::Nbd(server) => server.to_string(),
         Place::Rbd(image) => image.to_string(),
+        Place::Hybrid(volume) => volume.to_string(),
     }
 }
 

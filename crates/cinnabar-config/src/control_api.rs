@@ -1,9 +1,10 @@
-//! The keys of `[control]` that serve the control API over HTTP.
+//! The keys of `[control]` that serve the control API over HTTP, all of it or what other daemons ask.
 
-use super::ApiConfig;
-use super::volume::normal;
+use super::values::normal;
+use super::{ApiConfig, PeersConfig};
 use cinnabar_text::ConfigError;
 use cinnabar_text::toml_reader::{Located, Scalar, Section, Source};
+use std::net::SocketAddr;
 use std::path::Path;
 
 /// Most names in `allowed_hosts`.
@@ -56,6 +57,42 @@ pub(super) fn read_api(
         token_file: token_file.transpose()?,
         allowed_hosts: allowed_hosts.collect::<Result<_, _>>()?,
     }))
+}
+
+/// Reads where daemons on other hosts may ask for volumes, and the file of the token that they bring: both,
+/// or neither.
+pub(super) fn read_peers(
+    source: Source<'_>,
+    section: &mut Section<'_>,
+    base: &Path,
+) -> Result<Option<PeersConfig>, ConfigError> {
+    let (address, token_file) = (section.string("peers")?, section.string("peers_token_file")?);
+    let error = |line, message: String, hint: &str| Err(source.error(Some(line), message, hint));
+    let (address, token_file) = match (address, token_file) {
+        (None, None) => return Ok(None),
+        (Some(address), Some(token_file)) => (address, token_file),
+        (Some(Located { line, .. }), None) => {
+            let hint = "name a file with mode 0600: (umask 077; openssl rand -hex 32 > FILE)";
+            return error(line, "peers without peers_token_file".into(), hint);
+        }
+        (None, Some(Located { line, .. })) => {
+            let hint = "add peers = \"ADDRESS:9321\", an address that the other hosts reach";
+            return error(line, "peers_token_file without peers".into(), hint);
+        }
+    };
+    let Ok(at) = address.value.parse::<SocketAddr>() else {
+        let message = format!("peers: {:?} is not an address and port", address.value);
+        return error(address.line, message, "write for example \"10.0.0.1:9321\"");
+    };
+    if at.port() == 0 {
+        let message = "peers: the port is 0, other hosts could not find it";
+        return error(address.line, message.into(), "write for example \"10.0.0.1:9321\"");
+    }
+    if token_file.value.is_empty() || token_file.value.contains('\0') {
+        let hint = "name a file with mode 0600: (umask 077; openssl rand -hex 32 > FILE)";
+        return error(token_file.line, "peers_token_file is not a path".into(), hint);
+    }
+    Ok(Some(PeersConfig { address: at, token_file: normal(&base.join(token_file.value)) }))
 }
 
 fn allowed_host(source: Source<'_>, host: &Located<Vec<Scalar>>) -> Result<String, ConfigError> {

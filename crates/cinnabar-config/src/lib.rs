@@ -8,7 +8,10 @@ mod error;
 mod file;
 pub mod looks;
 mod manager;
+pub mod parent;
+pub mod peer;
 mod planned;
+mod sections;
 pub mod settings;
 #[cfg(test)]
 mod tests;
@@ -61,8 +64,19 @@ pub struct ControlConfig {
     pub http: Option<SocketAddr>,
     /// The control API at the same address; `None`: on the control socket only.
     pub api: Option<ApiConfig>,
+    /// Where daemons on other hosts ask for volumes; `None`: nowhere but at `http`.
+    pub peers: Option<PeersConfig>,
     /// Longest clean stop.
     pub stop_wait_max: Duration,
+}
+
+/// An address for daemons on other hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PeersConfig {
+    /// Any address of this host.
+    pub address: SocketAddr,
+    /// Holds the token that each request needs.
+    pub token_file: PathBuf,
 }
 
 /// How the control API is served over HTTP.

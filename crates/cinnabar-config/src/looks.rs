@@ -75,6 +75,7 @@ impl Looks {
             Place::File(path) => self.at_path(path),
             Place::Nbd(server) => FileIdentity::Server(server.place()),
             Place::Rbd(image) => FileIdentity::Server(image.place()),
+            Place::Hybrid(volume) => FileIdentity::Server(volume.place()),
         }
     }
 

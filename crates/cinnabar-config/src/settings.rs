@@ -196,6 +196,8 @@ pub struct VolumeConfig {
     pub shared: bool,
     /// The operator's word that nobody else writes the backend.
     pub exclusive: bool,
+    /// A snapshot of its RBD image is left when it is let go of.
+    pub return_snapshot: bool,
     /// Sequential runs of at least this many bytes bypass the cache; 0 = never.
     pub bypass_sequential_bytes: u64,
     /// Single requests of at least this many bytes bypass the cache; 0 = never.
@@ -210,6 +212,36 @@ pub struct VolumeConfig {
     pub qos_group: Option<String>,
     /// What it gets of that.
     pub qos: Settings,
+    /// The read-only volume whose cached blocks it reads, of a clone.
+    pub parent: Option<String>,
+    /// The daemon on the other host, of a volume that may move: it begins as a standby.
+    pub peer: Option<Peer>,
+    /// What of the other host's cache comes along when it is taken from there.
+    pub warm: WarmSettings,
+}
+
+/// How blocks that the other host has cached are fetched after a volume was taken from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WarmSettings {
+    /// Bytes a second at most; 0: nothing is fetched.
+    pub rate_bytes: u64,
+    /// For so long at most; zero: nothing is fetched.
+    pub time_max: Duration,
+}
+
+impl Default for WarmSettings {
+    fn default() -> Self {
+        Self { rate_bytes: 100_000_000, time_max: Duration::from_mins(5) }
+    }
+}
+
+/// The control API of a daemon on another host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// `HOST:PORT`, as `[control] http` of the other daemon has it.
+    pub address: String,
+    /// Holds the token that changes need there.
+    pub token_file: PathBuf,
 }
 
 /// A group of volumes that share a server or device.

@@ -2,6 +2,7 @@
 
 use super::{ApiConfig, Config, ConfigError, ManagerConfig, Subject, file};
 use crate::settings::{Ack, EvictionMode, IoMode, NbdAddress, QosGroupConfig, Share, VolumeMode};
+use crate::volume::VolumeInput;
 use cinnabar_engine::Endurance;
 use cinnabar_policy::sizing::Allocator;
 use cinnabar_qos::Settings;
@@ -179,6 +180,11 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("[control]\nhttp = \"9320\"\n", 5, "not an address and port", "127.0.0.1:9320"),
     ("[control]\nport = 1\n", 5, "unknown key \"port\" in [control]", "known here: socket"),
     ("[control]\napi = true\n", 5, "api without http", "127.0.0.1:9320"),
+    ("[control]\npeers = \"10.0.0.1:9321\"\n", 5, "peers without peers_token_file", "0600"),
+    ("[control]\npeers_token_file = \"t\"\n", 5, "peers_token_file without peers", "9321"),
+    ("[control]\npeers = \"b:1\"\npeers_token_file = \"t\"\n", 5, "not an address", "10.0.0.1"),
+    ("[control]\npeers = \"[::1]:0\"\npeers_token_file = \"t\"\n", 5, "the port is 0", "10.0.0.1"),
+    ("[control]\npeers = \"[::1]:1\"\npeers_token_file = \"\"\n", 6, "not a path", "0600"),
     ("[control]\napi = 1\n", 5, "must be true or false", "true"),
     ("[control]\ntoken_file = \"t\"\n", 5, "token_file without api", "api = true"),
     ("[control]\napi = false\nallowed_hosts = [\"a\"]\n", 6, "without api", "api = true"),
@@ -311,7 +317,37 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
         "more than share_max 5%",
         "raise",
     ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"rbd:p/a\"\nparent = \"golden\"\n",
+        7,
+        "there is no volume \"golden\"",
+        "add a [[volume]]",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"rbd:p/a\"\nparent = \"b\"\n\
+         [[volume]]\nname = \"b\"\nbackend = \"rbd:p/b\"\n",
+        7,
+        "volume \"b\" is written",
+        "read_only = true",
+    ),
+    (
+        "[[volume]]\nname = \"a\"\nbackend = \"file:a\"\nparent = \"b\"\n",
+        7,
+        "RBD images that are clones",
+        "overlay",
+    ),
 ];
+
+#[test]
+fn a_parent_may_stand_behind_its_clones() {
+    let config = parse(
+        "[cache]\ndevice = \"c\"\n[[volume]]\nname = \"a\"\nbackend = \"rbd:p/a\"\nparent = \"g\"\n\
+         [[volume]]\nname = \"g\"\nbackend = \"rbd:p/g@base\"\nread_only = true\n",
+    )
+    .expect("all keys");
+    let parents: Vec<_> = config.volumes.iter().map(|one| one.parent.as_deref()).collect();
+    assert_eq!(parents, [Some("g"), None]);
+}
 
 #[test]
 fn what_is_wrong_is_told_with_its_line_and_a_hint() {
@@ -465,6 +501,10 @@ fn the_api_over_http_is_off_unless_it_is_asked_for() {
     assert_eq!(control("").api, None);
     assert_eq!(control("api = false\n").api, None);
     assert_eq!(control("api = true\n").api, Some(ApiConfig::default()));
+    let peers = control("peers = \"10.0.0.1:9321\"\npeers_token_file = \"t\"\n").peers;
+    let peers = peers.expect("there are some");
+    assert_eq!(peers.address, "10.0.0.1:9321".parse().expect("an address"));
+    assert!(peers.token_file.is_absolute(), "{peers:?}");
     let api = control("api = true\ntoken_file = \"t\"\nallowed_hosts = [\"Cache.Example\"]\n").api;
     let api = api.expect("it is on");
     assert_eq!(api.token_file.as_deref(), Some(Path::new("/base/t")));
@@ -510,4 +550,37 @@ fn a_missing_file_is_said_so() {
     assert!(error.to_string().starts_with("/nonexistent/c.toml: can't be read"), "{error}");
     let error = file::load(Path::new("/")).expect_err("a folder");
     assert!(!error.hint.is_empty());
+}
+
+/// A snapshot is left where it can tell something, and refused with one line elsewhere.
+#[test]
+fn only_some_volumes_can_leave_a_snapshot() {
+    let image = || VolumeInput {
+        name: "v".into(),
+        backend: "rbd:pool/v".into(),
+        return_snapshot: true,
+        ..VolumeInput::default()
+    };
+    let check = |input: VolumeInput| input.check(Path::new("/"));
+    assert!(check(image()).expect("an image can").return_snapshot);
+    let off = VolumeInput { return_snapshot: false, ..image() };
+    assert!(!check(off).expect("it is off by default").return_snapshot);
+    for (wrong, part) in [
+        (VolumeInput { backend: "file:v".into(), ..image() }, "no RBD image"),
+        (VolumeInput { read_only: true, backend: "rbd:pool/v@s".into(), ..image() }, "read-only"),
+        (VolumeInput { exclusive: true, ..image() }, "nobody else"),
+        (VolumeInput { mode: Some("write-back".into()), ..image() }, "write-back"),
+        (VolumeInput { parent: Some("golden".into()), ..image() }, "a clone"),
+        (
+            VolumeInput {
+                migrate_peer: Some("http://10.0.0.1:9321".into()),
+                migrate_token_file: Some("token".into()),
+                ..image()
+            },
+            "handed over",
+        ),
+    ] {
+        let error = check(wrong).expect_err(part);
+        assert!(error.message.contains(part) && !error.message.contains('\n'), "{error}");
+    }
 }

@@ -1,8 +1,10 @@
-//! Values of the file's keys: a size, a number within bounds, one of a few names.
+//! Values of the file's keys: a size, a number within bounds, one of a few names, a path.
 
+use super::error::SettingError;
 use super::units::parse_setting;
 use cinnabar_text::toml_reader::{Located, Source};
 use cinnabar_text::{ConfigError, suggest};
+use std::path::{Component, Path, PathBuf};
 
 /// A size or a part of the cache, as bytes.
 pub(super) fn quantity(
@@ -41,4 +43,22 @@ pub(super) fn choice_of<T: Copy>(
         let message = format!("{key}: unknown value {:?}", text.value);
         source.error(Some(text.line), message, suggest(&text.value, &names))
     })
+}
+
+/// Without `.` components; `..` stays, for it can follow a symbolic link.
+pub(super) fn normal(path: &Path) -> PathBuf {
+    path.components().filter(|part| *part != Component::CurDir).collect()
+}
+
+/// A size that is a setting, or what it is without one.
+///
+/// # Errors
+/// A text that is no size.
+pub(super) fn size_or(
+    key: &'static str,
+    text: Option<&str>,
+    default: u64,
+) -> Result<u64, SettingError> {
+    text.map_or(Ok(default), parse_setting)
+        .map_err(|(message, hint)| SettingError::new(key, format!("{key}: {message}"), hint))
 }

@@ -1,7 +1,10 @@
 //! The settings of one volume: as written, and checked.
 
 use super::error::SettingError;
-use super::units::{parse_setting, parse_share, show_share};
+use super::units::{parse_share, show_share};
+use super::values::{normal, size_or};
+use crate::parent::read_parent;
+use crate::peer::{check_movable, check_one_way, read_peer, read_warm};
 use crate::settings::{Ack, NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
@@ -11,7 +14,7 @@ use cinnabar_qos::limits::{IOPS_MAX, WEIGHT_MAX};
 use cinnabar_qos::{Settings, SettingsError};
 use cinnabar_text::suggest;
 use clap::ValueEnum;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Sequential runs at least this long bypass the cache unless the volume says otherwise. Long
@@ -82,6 +85,10 @@ pub struct VolumeInput {
     /// The operator's word that nobody else writes the backend; default `false`.
     #[serde(default)]
     pub exclusive: bool,
+    /// Leave a snapshot of its RBD image at each clean end, so that only what others write until it is
+    /// served again is dropped; default `false`.
+    #[serde(default)]
+    pub return_snapshot: bool,
     /// Sequential runs of at least this size bypass the cache; default `16MiB`, `0` = never.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub bypass_sequential: Option<String>,
@@ -106,6 +113,22 @@ pub struct VolumeInput {
     /// Volumes of the same group share a backend's I/Os; default: those on one server or device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_group: Option<String>,
+    /// The read-only volume whose cached blocks it reads, of an RBD clone of that; default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<String>,
+    /// `http://HOST:PORT` of the daemon on the other host, of a volume that may move; default none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate_peer: Option<String>,
+    /// Path of the token for changes at that daemon.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate_token_file: Option<String>,
+    /// Bytes a second at most that are fetched from that daemon's cache after the volume was taken from
+    /// it, a size; default `100MB`, `0` = none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate_warm_rate: Option<String>,
+    /// For so long, in seconds; default 300, 0 = not at all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migrate_warm_for_s: Option<u64>,
 }
 
 impl VolumeInput {
@@ -120,7 +143,17 @@ impl VolumeInput {
         let mode = self.mode.as_deref().map(|text| one_of("mode", text)).transpose()?;
         let mode = mode.unwrap_or_default();
         let nbd = self.nbd_address(base)?;
+        let (peer, token) = (self.migrate_peer.as_deref(), self.migrate_token_file.as_deref());
+        let peer = read_peer(peer, token, base)?;
+        let warm = read_warm(self.migrate_warm_rate.as_deref(), self.migrate_warm_for_s)?;
+        check_movable(peer.is_some(), mode, self.read_only)?;
+        let parent =
+            read_parent(self.parent.as_deref(), &self.name, &self.backend, self.read_only)?;
+        check_one_way(peer.is_some(), parent.is_some())?;
         Ok(VolumeConfig {
+            parent,
+            peer,
+            warm,
             name: self.name.clone(),
             backend: absolute_backend(&self.backend, base)?,
             mode,
@@ -136,6 +169,7 @@ impl VolumeInput {
             read_only: self.read_only,
             shared: self.shared,
             exclusive: self.exclusive,
+            return_snapshot: self.returns(base, mode)?,
             bypass_sequential_bytes: size_or(
                 "bypass_sequential",
                 self.bypass_sequential.as_deref(),
@@ -152,6 +186,31 @@ impl VolumeInput {
                 self.iops_weight,
             )?,
         })
+    }
+
+    /// Whether a snapshot is to be left, which only some volumes can.
+    fn returns(&self, base: &Path, mode: VolumeMode) -> Result<bool, SettingError> {
+        if !self.return_snapshot {
+            return Ok(false);
+        }
+        let place = BackendSpec::parse(&self.backend, base).map(|spec| spec.place);
+        let why = if !matches!(place, Ok(Place::Rbd(_))) {
+            "its back end is no RBD image"
+        } else if self.read_only {
+            "a read-only volume writes nothing, and its snapshot is the proof"
+        } else if self.exclusive {
+            "exclusive is the word that nobody else writes it"
+        } else if mode == VolumeMode::WriteBack {
+            "in mode write-back the image is not all that was written"
+        } else if self.migrate_peer.is_some() {
+            "a volume with migrate_peer is handed over, not left"
+        } else if self.parent.is_some() {
+            "the image is a clone"
+        } else {
+            return Ok(true);
+        };
+        let message = format!("return_snapshot: {why}");
+        Err(SettingError::new("return_snapshot", message, "leave return_snapshot out"))
     }
 
     fn nbd_address(&self, base: &Path) -> Result<Option<NbdAddress>, SettingError> {
@@ -358,6 +417,12 @@ pub fn absolute_backend(text: &str, base: &Path) -> Result<String, SettingError>
             image.conf = absolute(&image.conf)?.into();
             image.to_string()
         }
+        Place::Hybrid(mut volume) => {
+            for path in volume.paths_mut() {
+                *path = absolute(path)?.into();
+            }
+            volume.to_string()
+        }
     };
     // What stands in front of it: a "sim:SETTINGS:" for each layer.
     let mut rest = text;
@@ -371,11 +436,6 @@ pub fn absolute_backend(text: &str, base: &Path) -> Result<String, SettingError>
 /// Where the bytes of a backend live that [`absolute_backend`] has made.
 pub fn backend_place(backend: &str) -> Option<Place> {
     BackendSpec::parse(backend, Path::new("/")).ok().map(|spec| spec.place)
-}
-
-/// Without `.` components; `..` stays, for it can follow a symbolic link.
-pub(super) fn normal(path: &Path) -> PathBuf {
-    path.components().filter(|part| *part != Component::CurDir).collect()
 }
 
 /// Reads the address of an NBD server; a relative path of a unix socket is taken from `base`.
@@ -482,9 +542,4 @@ fn share_or(key: &'static str, text: Option<&str>, default: Share) -> Result<Sha
 /// If it is no size.
 pub fn fill_limit(text: &str) -> Result<u64, SettingError> {
     size_or("fill_limit", Some(text), 0)
-}
-
-fn size_or(key: &'static str, text: Option<&str>, default: u64) -> Result<u64, SettingError> {
-    text.map_or(Ok(default), parse_setting)
-        .map_err(|(message, hint)| SettingError::new(key, format!("{key}: {message}"), hint))
 }

@@ -4,7 +4,7 @@
 
 use super::describe::{self, Asks, Changes, ChangesNamed};
 use super::observer::Observer;
-use super::{Control, Phase, actions, events, history, policy, recordings};
+use super::{Control, Phase, actions, events, history, migrate, policy, recordings, warm};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{Method, StatusCode};
@@ -112,6 +112,11 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
         .routes(routes!(resize))
         .routes(routes!(actions::flush))
         .routes(routes!(actions::invalidate))
+        .routes(routes!(migrate::give))
+        .routes(routes!(migrate::out))
+        .routes(routes!(migrate::into))
+        .routes(routes!(migrate::cancel))
+        .routes(routes!(warm::list, warm::fetch))
         .routes(routes!(actions::replace))
         .routes(routes!(actions::resize))
         .routes(routes!(actions::abandon))
@@ -125,9 +130,19 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
         .routes(routes!(events::events))
 }
 
+/// What daemons on other hosts ask.
+pub(super) fn peer_routes() -> OpenApiRouter<Arc<Control>> {
+    OpenApiRouter::new().routes(routes!(migrate::give)).routes(routes!(warm::list, warm::fetch))
+}
+
 /// The routes of the control socket.
 pub fn router(control: Arc<Control>) -> Router {
-    Router::from(routes())
+    finished(routes(), control)
+}
+
+/// Routes with all that is around them.
+pub(super) fn finished(routes: OpenApiRouter<Arc<Control>>, control: Arc<Control>) -> Router {
+    Router::from(routes)
         .fallback(unknown)
         .method_not_allowed_fallback(wrong_method)
         .layer(from_fn_with_state(Arc::clone(&control.observer), tell_of_changes))
@@ -140,7 +155,9 @@ async fn tell_of_changes(
     request: Request,
     next: Next,
 ) -> Response {
-    let reads = [Method::GET, Method::HEAD].contains(request.method());
+    // Another daemon that fetches blocks changes nothing here, many times a second.
+    let reads = [Method::GET, Method::HEAD].contains(request.method())
+        || warm::is_fetch(request.uri().path());
     let answer = next.run(request).await;
     if !reads && answer.status().is_success() {
         observer.look_soon();
@@ -302,7 +319,7 @@ async fn resize(
     Ok(Json(report_of(&control, &name).await?))
 }
 
-async fn report_of(control: &Control, name: &str) -> Answer<VolumeReport> {
+pub(super) async fn report_of(control: &Control, name: &str) -> Answer<VolumeReport> {
     let status = control.status().await?;
     let volume = status.volumes.iter().find(|volume| volume.config.name == name);
     Ok(VolumeReport::new(volume.ok_or_else(|| not_found(name))?))

@@ -13,6 +13,7 @@ use cinnabar_api::{Guard, Hosts};
 use cinnabar_config::ApiConfig;
 use cinnabar_status::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
 use cinnabar_status::metrics::render;
+use std::path::Path;
 use std::sync::Arc;
 
 /// The routes of the HTTP address: metrics, and the control API if that is served there.
@@ -25,6 +26,14 @@ pub fn router(control: &Arc<Control>, api: Option<&ApiConfig>) -> Router {
     let guard = Arc::new(Guard::new(hosts, token_file.clone()));
     let both = api::router(Arc::clone(control)).merge(metrics.with_state(Arc::clone(control)));
     both.layer(from_fn_with_state(guard, cinnabar_api::guard))
+}
+
+/// The routes of the address for daemons on other hosts: the hand-over of a volume and what comes along
+/// with it, nothing else, and nothing without the token in this file.
+pub fn peers(control: &Arc<Control>, token_file: &Path) -> Router {
+    let guard = Arc::new(Guard::of_all(token_file.to_owned()));
+    let routes = api::finished(api::peer_routes(), Arc::clone(control));
+    routes.layer(from_fn_with_state(guard, cinnabar_api::guard))
 }
 
 async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Response {

@@ -14,13 +14,16 @@ mod flood;
 mod history;
 pub mod http;
 pub mod life;
+pub mod migrate;
 pub mod observer;
+pub mod path;
 pub mod policy;
 pub mod recordings;
 pub mod server;
 pub mod socket;
 #[cfg(test)]
 mod tests;
+pub mod warm;
 
 use self::observer::Observer;
 use cinnabar_manager::{Handle, Query};

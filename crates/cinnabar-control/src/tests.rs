@@ -37,6 +37,17 @@ struct Site {
 
 impl Site {
     fn new(with_token: bool) -> Self {
+        Self::serving(with_token, |control, api| http::router(control, Some(api)))
+    }
+
+    /// The address for daemons on other hosts.
+    fn of_peers() -> Self {
+        Self::serving(true, |control, api| {
+            http::peers(control, api.token_file.as_ref().expect("there is one"))
+        })
+    }
+
+    fn serving(with_token: bool, routes: fn(&Arc<Control>, &ApiConfig) -> axum::Router) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let token = dir.path().join("token");
         std::fs::write(&token, "0123456789abcdef\n").expect("it is ours");
@@ -65,7 +76,7 @@ impl Site {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
-                let routes = http::router(&control, Some(&api));
+                let routes = routes(&control, &api);
                 tokio::select! {
                     () = serve(listener, routes, PATIENCE) => {}
                     _ended = ended => {}
@@ -127,6 +138,12 @@ fn operations() -> Vec<(String, String, &'static str)> {
                 ("post", "/v1/policy/plan") => "{}",
                 ("put", _) | ("post", "/v1/cache/resize") => r#"{"size":"1GiB"}"#,
                 ("post", path) if path.ends_with("invalidate") => "{}",
+                ("post", path) if path.ends_with("/give") => r#"{"epoch":1}"#,
+                ("post", path) if path.ends_with("/hot") => r#"{"epoch":1,"blocks":[7]}"#,
+                ("post", path) if path.ends_with("/migrate-out") => {
+                    r#"{"to":"http://localhost:9321","token_file":"/token"}"#
+                }
+                ("post", path) if path.ends_with("/migrate-in") => r#"{"take":true}"#,
                 _ => "",
             };
             let path = path.replace("{name}", "vm1").replace("{id}", "1");
@@ -176,6 +193,31 @@ fn without_the_token_nothing_reaches_the_data_plane_and_with_it_everything_does(
         assert_eq!(code, 403, "{method} {path}");
     }
     assert_eq!(none.reached(), 0);
+}
+
+#[test]
+fn daemons_on_other_hosts_get_little_and_nothing_without_the_token() {
+    let site = Site::of_peers();
+    let asked = [
+        ("POST", "/v1/volumes/vm1/give", r#"{"epoch":1}"#),
+        ("GET", "/v1/volumes/vm1/hot?epoch=1", ""),
+        ("POST", "/v1/volumes/vm1/hot", r#"{"epoch":1,"blocks":[7]}"#),
+    ];
+    for (method, path, body) in asked {
+        let (code, _) = site.ask(method, path, "host: host-b\r\n", body);
+        assert_eq!(code, 401, "{method} {path}");
+        assert_eq!(site.reached(), 0, "{method} {path}");
+        let (code, _) = site.ask(method, path, &format!("host: host-b\r\n{RIGHT}"), body);
+        assert_eq!(code, 503, "the data plane does not answer: {method} {path}");
+        assert!(site.reached() > 0, "{method} {path}");
+    }
+    for (method, path, body) in operations() {
+        if !asked.iter().any(|(_, known, _)| known.split('?').next() == Some(path.as_str())) {
+            let (code, _) = site.ask(&method, &path, &format!("host: host-b\r\n{RIGHT}"), body);
+            assert_eq!(code, 404, "{method} {path}");
+        }
+    }
+    assert_eq!(site.reached(), 0);
 }
 
 #[test]

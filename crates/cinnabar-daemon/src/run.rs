@@ -36,8 +36,8 @@ pub enum RunError {
     /// The control socket.
     #[error(transparent)]
     Socket(#[from] SocketError),
-    /// The metrics' port.
-    #[error("can't serve metrics at {address}: {source}")]
+    /// The port of metrics, or of daemons on other hosts.
+    #[error("can't listen at {address}: {source}")]
     Http {
         /// The address.
         address: SocketAddr,
@@ -82,9 +82,10 @@ impl RunError {
         match self {
             Self::Socket(error) => error.hint().to_owned(),
             Self::Http { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-                "stop the process that listens there, or set another http in [control]".to_owned()
+                "stop the process that listens there, or set another http or peers in [control]"
+                    .to_owned()
             }
-            Self::Http { .. } => "set another http in [control]".to_owned(),
+            Self::Http { .. } => "set another http or peers in [control]".to_owned(),
             Self::Token { source, .. } => source.hint().to_owned(),
             Self::Data(error) => error.hint.clone(),
             Self::Unclean(_) => "no data are lost; the log says what took so long".to_owned(),
@@ -102,12 +103,15 @@ pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // First of all: a second daemon by mistake is told so at once.
     let mut socket = ControlSocket::bind(&config.control.socket)?;
-    let api = config.control.api.as_ref();
-    if let Some(path) = api.and_then(|api| api.token_file.as_ref()) {
+    let (api, peers) = (config.control.api.as_ref(), config.control.peers.as_ref());
+    let tokens =
+        [api.and_then(|api| api.token_file.as_ref()), peers.map(|peers| &peers.token_file)];
+    for path in tokens.into_iter().flatten() {
         // Read again for each change; here for the operator, who sees what is wrong with it.
         Token::read(path).map_err(|source| RunError::Token { path: path.clone(), source })?;
     }
     let http = config.control.http.map(bind_http).transpose()?;
+    let at = peers.map(|peers| bind_http(peers.address)).transpose()?;
     let result = runtime.block_on(async {
         let control = Control::new(
             config.base.clone(),
@@ -123,6 +127,11 @@ pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
             tracing::info!("metrics at http://{}/metrics", listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::spawn(serve(listener, http::router(&control, api), life_max));
+        }
+        if let (Some(listener), Some(peers)) = (at, peers) {
+            tracing::info!("daemons on other hosts ask at {}", listener.local_addr()?);
+            let listener = tokio::net::TcpListener::from_std(listener)?;
+            tokio::spawn(serve(listener, http::peers(&control, &peers.token_file), life_max));
         }
         live(config, &control, on_ready).await
     });

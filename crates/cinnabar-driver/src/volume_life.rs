@@ -29,6 +29,9 @@ pub struct VolumeLife {
     ios: Arc<IoCount>,
     lost: LostRanges,
     warmth: Warmth,
+    /// Others have written it meanwhile, and not all of that is durably dropped: what is recorded now
+    /// proves nothing.
+    returning: bool,
     /// The index was loaded since it was attached, or before.
     settled: bool,
     mutants: Mutants,
@@ -65,6 +68,7 @@ impl VolumeLife {
             ios: Arc::default(),
             lost: LostRanges::default(),
             warmth: Warmth::New,
+            returning: false,
             settled: false,
             mutants,
         }
@@ -86,6 +90,39 @@ impl VolumeLife {
         spec.belief = Belief::of_all(recorded, |record| judge(record, proof.as_ref()));
         spec.proof = proof;
         Command::Attach(spec)
+    }
+
+    /// The same for a volume that others have written since it was sealed, in these ranges at most:
+    /// its other blocks are believed. The ranges are dropped before anything of it is served, as what its
+    /// server lost is. Until that is durable no proof is recorded
+    /// ([`proof_to_record`](Self::proof_to_record)): a crash then leaves nothing that is believed.
+    ///
+    /// # Panics
+    /// If it was attached before.
+    pub fn attach_returned(&mut self, mut spec: VolumeSpec, changed: &[ByteSpan]) -> Command {
+        assert_eq!(self.phase(), Phase::Attaching, "a volume is attached once");
+        (self.returning, spec.proof) = (true, None);
+        spec.belief = Belief::Unchanged;
+        self.lost.add(changed, 0);
+        Command::Attach(spec)
+    }
+
+    /// What of a proof that was taken while it serves may be recorded.
+    pub fn proof_to_record(&self, proof: Option<ProofToken>) -> Option<ProofToken> {
+        proof.filter(|_| !self.returning)
+    }
+
+    /// So many invalidations are under way for what was lost. True once, for a volume that has come
+    /// back: all that others have changed is durably dropped, and a proof may be recorded.
+    #[must_use]
+    pub fn has_returned(&mut self, under_way: usize) -> bool {
+        let dropped = under_way == 0 && self.lost.is_empty();
+        dropped && std::mem::take(&mut self.returning)
+    }
+
+    /// Others have written it meanwhile, and that is still being dropped.
+    pub const fn is_returning(&self) -> bool {
+        self.returning
     }
 
     /// The engine has answered that. After an error the volume is gone.

@@ -31,6 +31,6 @@ pub use cinnabar_seam::{counters, health, limits, plan, units};
 
 pub use bounds::{Bound, Bounds, Crossings};
 pub use config::{Admission, Config, Endurance, Eviction};
-pub use engine::{Engine, Phase, Phases};
+pub use engine::{Engine, KeptBlock, KeptCursor, KeptPage, Phase, Phases};
 pub use seam::*;
 pub use store::AtRisk;

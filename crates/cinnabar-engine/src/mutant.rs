@@ -36,6 +36,10 @@ mutants! {
     GenerationNotRaised,
     /// The backend's proof is not asked for: every volume is believed.
     ProofIgnored,
+    /// Blocks of a volume that is attached are given to another host.
+    KeptWhileAttached,
+    /// A block that ends behind its volume is given to another host as it is cached.
+    KeptBehindEnd,
     /// Checksums of data are not verified.
     ChecksumNotVerified,
     /// A chunk header is trusted without its checksum.
@@ -187,10 +191,39 @@ mutants! {
     GivenUpKeepsTurn,
     /// Driver: the end of an I/O is not reported at the door, so its place stays taken.
     PlaceKept,
+    /// Two hosts: a volume is let go of before what is under way has ended and is flushed.
+    ReleasedUndrained,
+    /// Two hosts: the owner says that it does not own the volume, and drains it afterwards.
+    FreeBeforeDrained,
+    /// Two hosts: a host that takes a volume says to the other one that it does not own it.
+    TakingSaysFree,
+    /// Two hosts: an answer counts for whatever attempt is under way.
+    LateAnswerCounts,
+    /// Two hosts: guests are served before it is durable that this host owns the volume.
+    RecordedAfterServing,
+    /// Two hosts: a host that takes a volume keeps the epoch of the last owner.
+    EpochKept,
+    /// Two hosts: who takes a volume by the operator's word compares what the other host says afterwards.
+    ForcedTrusted,
+    /// Two hosts: what only the operator's word would make believed is dropped behind the record that this host
+    /// owns the volume.
+    DisownedLate,
+    /// Two hosts: a volume whose last flush failed is handed over all the same.
+    DrainErrorForgotten,
+    /// Two hosts: the operator's word counts for the time in which the other host owned the volume.
+    OtherOwnerTrusted,
+    /// Two hosts: what the other owner has written within the window after a crash is taken for our own doing.
+    OtherOwnerInWindow,
+    /// Two hosts: a standby's reads are served from what is cached.
+    StandbyServesCache,
+    /// Two hosts: who breaks a lock does not wait until the cluster knows that the old owner is fenced off.
+    FenceNotAwaited,
+    /// Two hosts: requests that waited for the volume are let in newest first.
+    HeldOvertaken,
 }
 
 /// The mutants switched on: none, in production.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Mutants {
     #[cfg(any(test, feature = "mutants"))]
     on: Option<Mutant>,

@@ -31,6 +31,8 @@ pub enum EventKind {
     VolumeFailed,
     /// A volume is in another state.
     VolumeChanged,
+    /// Fetching the blocks of a volume from the cache of the host where it was has ended.
+    WarmArrivalEnded,
     /// Events are missing: the client was too slow, or away for too long.
     Skipped,
 }
@@ -139,15 +141,22 @@ struct KnownCache {
 struct KnownVolume {
     state: State,
     mode: VolumeMode,
+    /// Warm arrivals that have ended.
+    arrivals: u64,
+}
+
+impl KnownVolume {
+    fn of(volume: &VolumeStatus) -> Self {
+        let (state, mode) = (volume.state, volume.config.mode);
+        let warm = volume.migration.as_ref().and_then(|migration| migration.warm.as_ref());
+        Self { state, mode, arrivals: warm.map_or(0, |warm| warm.arrivals) }
+    }
 }
 
 impl Watcher {
     /// What is new since the last look; nothing at the first one.
     pub fn look(&mut self, now_ms: u64, status: &DataStatus) -> Vec<EventReport> {
-        let volume = |volume: &VolumeStatus| {
-            let known = KnownVolume { state: volume.state, mode: volume.config.mode };
-            (volume.config.name.clone(), known)
-        };
+        let volume = |volume: &VolumeStatus| (volume.config.name.clone(), KnownVolume::of(volume));
         let now = Known {
             cache: KnownCache::of(&status.cache),
             volumes: status.volumes.iter().map(volume).collect(),
@@ -226,6 +235,14 @@ fn of_volume(
         let changed = EventReport::new(EventKind::ModeChanged, now_ms).of(name);
         events.push(changed.changed(name_of_mode(before.mode), name_of_mode(mode)));
     }
+    let warm = volume.migration.as_ref().and_then(|migration| migration.warm.as_ref());
+    if let (Some(before), Some(warm)) = (before, warm)
+        && warm.arrivals > before.arrivals
+    {
+        let reason = warm.ended.as_deref().unwrap_or_default();
+        let ended = EventReport::new(EventKind::WarmArrivalEnded, now_ms).of(name);
+        events.push(ended.because(reason));
+    }
 }
 
 const fn serves(state: State) -> bool {
@@ -240,6 +257,7 @@ const fn name_of(state: State) -> &'static str {
         State::Degraded => "degraded",
         State::Stopping => "stopping",
         State::Waiting => "waiting",
+        State::Standby => "standby",
         State::Failed => "failed",
     }
 }

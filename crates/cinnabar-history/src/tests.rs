@@ -57,6 +57,9 @@ fn volume(name: &str, reads: u64) -> VolumeStatus {
         write_back: None,
         mode_by_operator: false,
         qos: None,
+        parent: None,
+        migration: None,
+        hybrid: None,
     }
 }
 

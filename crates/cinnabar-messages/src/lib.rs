@@ -145,6 +145,67 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<()>,
     },
+    /// The other host of a volume that may move asks for it, and tells the highest epoch it knows.
+    Give {
+        /// Which.
+        name: String,
+        /// The epoch.
+        epoch: u64,
+        /// Answer, once this host does not own the volume.
+        answer: AnswerTo<Given>,
+    },
+    /// The other host has taken a volume, and asks what is kept of it in the cache here: a page of its
+    /// blocks, hottest first.
+    Hot {
+        /// Which.
+        name: String,
+        /// The epoch that the hand-over was answered with.
+        epoch: u64,
+        /// Where to go on, as the last page says; 0: the beginning.
+        after: u64,
+        /// Blocks at most.
+        limit: usize,
+        /// Answer; an error if nothing is kept of that epoch.
+        answer: AnswerTo<HotPage>,
+    },
+    /// It wants these blocks.
+    HotBlocks {
+        /// Which volume.
+        name: String,
+        /// The epoch that the hand-over was answered with.
+        epoch: u64,
+        /// Which blocks of it.
+        blocks: Vec<u64>,
+        /// Answer: those of them that are cached, in the daemons' own form.
+        answer: AnswerTo<Vec<u8>>,
+    },
+    /// A volume that is served may move to the other host from now on.
+    MigrateOut {
+        /// Which.
+        name: String,
+        /// The other daemon.
+        peer: Peer,
+        /// Answer, once that is durable.
+        answer: AnswerTo<()>,
+    },
+    /// A volume comes from the other host.
+    MigrateIn {
+        /// Which: one that may move, or with a peer one that waits for its back end.
+        name: String,
+        /// The other daemon; `None`: as it is.
+        peer: Option<Peer>,
+        /// `Some`: take it now; `true`: the operator vouches that the other host does not serve it.
+        take: Option<bool>,
+        /// Answer, once it stands by, or this host is the owner.
+        answer: AnswerTo<()>,
+    },
+    /// A volume that this host owns may not move any more.
+    MigrateCancel {
+        /// Which.
+        name: String,
+        /// Answer, once that is durable.
+        answer: AnswerTo<()>,
+    },
     /// Accept nothing new, finish what is under way, detach, checkpoint, end. What is not finished
     /// after `deadline` is cut off and reported.
     Stop {
@@ -153,6 +214,33 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<StopReport>,
     },
+}
+
+/// What the other host is told that has asked for a volume.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Given {
+    /// This host does not own the volume, and will not before it has asked.
+    pub free: bool,
+    /// The highest epoch known here.
+    pub epoch: u64,
+    /// If it is free: the last one in which this host was the owner.
+    pub owned: u64,
+    /// Why it stays here, or an empty line.
+    pub reason: String,
+}
+
+/// Blocks of a volume that was handed over, in the cache of the host that it was handed over from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct HotPage {
+    /// Numbers of blocks of 4 KiB.
+    pub blocks: Vec<u64>,
+    /// Where the next page begins; `None`: this was the last one.
+    pub next: Option<u64>,
+    /// The back end's change proof as it was taken behind the last write of that host; `None`: it proves
+    /// nothing.
+    pub proof: Option<[u8; 64]>,
+    /// Size of the volume then.
+    pub size_bytes: u64,
 }
 
 /// Bytes of a volume.

@@ -311,7 +311,8 @@ pub enum Command {
     /// once.
     Discard(VolumeId),
     /// The volume's backend has grown to so many bytes, and this is its proof as it stands now.
-    /// Nothing is dropped: its last block was a whole one. Answered once the device knows of it.
+    /// Nothing is dropped: its last block was a whole one, or it is as large as before, and only the proof is
+    /// new. Answered once the device knows of it.
     Grow(VolumeId, u64, Option<ProofToken>),
     /// Drop the blocks of a volume that is not attached.
     Forget(String),

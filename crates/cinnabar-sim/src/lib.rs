@@ -7,6 +7,7 @@ pub mod dice;
 pub mod digest;
 pub mod driver;
 pub mod faults;
+pub mod hosts;
 pub mod kinds;
 pub mod machine;
 pub mod medium;

@@ -6,7 +6,9 @@ use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
-use cinnabar_engine::{Action, AtRisk, Config, Crossings, Engine, Event, Payload, Phases};
+use cinnabar_engine::{
+    Action, AtRisk, Config, Crossings, Engine, Event, KeptBlock, KeptCursor, Payload, Phases,
+};
 
 /// A state machine behind the seam.
 pub trait Machine<P> {
@@ -44,6 +46,10 @@ pub trait Machine<P> {
     fn holds(&self, _names: &[VolumeId], _block: u64) -> bool {
         true
     }
+    /// What is kept of a volume that is not attached; see [`Engine::kept_blocks`].
+    fn kept(&self, _name: &str) -> Vec<Kept<P>> {
+        Vec::new()
+    }
     /// Panics if the machine contradicts itself. Expensive.
     fn check_invariants(&self) {}
     /// Parts that can take turns of their own.
@@ -78,6 +84,35 @@ pub trait Machine<P> {
     fn split_requests(&self) -> u64 {
         0
     }
+}
+
+/// A block that is kept of a volume which is not attached.
+#[derive(Clone, Debug)]
+pub struct Kept<P> {
+    /// Its number.
+    pub block: u64,
+    /// Where it is.
+    pub place: KeptBlock,
+    /// It, if it was copied.
+    pub data: P,
+}
+
+/// All that an engine keeps of a volume that is not attached, in pages of a few.
+pub(crate) fn kept_of<P: Payload>(engine: &Engine<P>, name: &str) -> Vec<Kept<P>> {
+    let mut kept = Vec::new();
+    for class in 0..KeptCursor::CLASSES {
+        let mut from = Some(KeptCursor { class, slot: 0 });
+        while let Some(page) = from.and_then(|from| engine.kept_blocks(name, from, 7, 1000)) {
+            for block in page.blocks {
+                let data = P::alloc(1);
+                if let Some(place) = engine.kept_block(name, block, (&data, 0)) {
+                    kept.push(Kept { block, place, data });
+                }
+            }
+            from = page.next;
+        }
+    }
+    kept
 }
 
 /// How a cache is made.
@@ -220,6 +255,10 @@ impl<P: Payload> Machine<P> for Engine<P> {
 
     fn holds(&self, names: &[VolumeId], block: u64) -> bool {
         names.iter().any(|name| Engine::holds(self, *name, block))
+    }
+
+    fn kept(&self, name: &str) -> Vec<Kept<P>> {
+        kept_of(self, name)
     }
 
     fn check_invariants(&self) {

@@ -1,6 +1,6 @@
 //! Several engines behind one seam, as the fault simulation drives them.
 
-use crate::machine::{CacheSetup, Factory, Format, Machine};
+use crate::machine::{CacheSetup, Factory, Format, Kept, Machine, kept_of};
 use crate::threaded::Threaded;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
@@ -56,6 +56,10 @@ impl<P: Payload> Machine<P> for Sharded<P> {
 
     fn holds(&self, names: &[VolumeId], block: u64) -> bool {
         self.engines().zip(names).any(|(engine, name)| engine.holds(*name, block))
+    }
+
+    fn kept(&self, name: &str) -> Vec<Kept<P>> {
+        self.engines().flat_map(|engine| kept_of(engine, name)).collect()
     }
 
     fn check_invariants(&self) {
@@ -148,6 +152,10 @@ impl<P: Payload> Machine<P> for Shards<P> {
 
     fn holds(&self, names: &[VolumeId], block: u64) -> bool {
         either!(self, machine => machine.holds(names, block))
+    }
+
+    fn kept(&self, name: &str) -> Vec<Kept<P>> {
+        either!(self, machine => machine.kept(name))
     }
 
     fn check_invariants(&self) {

@@ -6,7 +6,7 @@
 //! is being run: its attempt to run the shard finds the lock taken. And a shard is often run away from
 //! its home, which knows of its wake-ups what it was told.
 
-use crate::machine::Machine;
+use crate::machine::{Kept, Machine, kept_of};
 use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
@@ -259,6 +259,10 @@ impl<P: Payload> Machine<P> for Threaded<P> {
             self.pool.ask(shard, |shard| shard.engine.holds(*name, block))
         };
         (0..self.shards()).zip(names).any(of)
+    }
+
+    fn kept(&self, name: &str) -> Vec<Kept<P>> {
+        self.ask(|engine| kept_of(engine, name)).into_iter().flatten().collect()
     }
 
     fn check_invariants(&self) {

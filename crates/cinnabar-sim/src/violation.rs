@@ -31,6 +31,8 @@ pub enum Kind {
     Warmth,
     /// Blocks that were durably cached are gone after a crash.
     Cold,
+    /// Two hosts serve a volume where they must not.
+    TwoOwners,
     /// Counters contradict what happened.
     Counters,
     /// The machine panicked.

@@ -2,10 +2,12 @@
 //!
 //! Names and meanings: `docs/guide/metrics.md`.
 
+mod hybrid;
+
 use crate::latency::{BOUNDS_US, LatencySummary};
 use crate::raw::{
-    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, QosGroupStatus, State,
-    VolumeStatus, WriteBackStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, ParentStatus, QosGroupStatus,
+    State, VolumeStatus, WarmStatus, WriteBackStatus,
 };
 use cinnabar_qos::GroupReport;
 use cinnabar_seam::counters::{Trial, Trials};
@@ -44,6 +46,9 @@ impl Collector for Snapshot {
         volume_backend(&mut out, &self.0.volumes)?;
         volume_state(&mut out, &self.0.volumes)?;
         write_back(&mut out, &self.0)?;
+        parents(&mut out, &self.0.volumes)?;
+        warm(&mut out, &self.0)?;
+        hybrid::hybrid(&mut out, &self.0)?;
         qos(&mut out, &self.0)?;
         latencies(&mut out, &self.0.volumes)
     }
@@ -351,6 +356,37 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     })
 }
 
+/// A number of a warm arrival's.
+type OfArrival = fn(&WarmStatus) -> u64;
+
+/// What comes along with volumes that are taken from another host, of those that were.
+fn warm(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
+    let of = |volume: &'_ VolumeStatus| volume.migration.as_ref()?.warm.clone();
+    let arrived: Vec<_> = status
+        .volumes
+        .iter()
+        .filter_map(|volume| Some((volume.config.name.as_str(), of(volume)?)))
+        .collect();
+    if arrived.is_empty() {
+        return Ok(());
+    }
+    let families: [(&str, &str, OfArrival); 5] = [
+        ("volume_warm_listed_bytes", "Named by the other host, last arrival.", |own| {
+            own.listed * BLOCK_BYTES
+        }),
+        ("volume_warm_fetched_bytes", "Of that, taken from its cache.", |own| own.bytes),
+        ("volume_warm_skipped_bytes", "Of that, not taken.", |own| own.skipped * BLOCK_BYTES),
+        ("volume_warm_active", "1 while it is fetched.", |own| own.ended.is_none().into()),
+        ("volume_warm_arrivals", "Arrivals that have ended.", |own| own.arrivals),
+    ];
+    for (name, help, value) in families {
+        let values: Vec<_> =
+            arrived.iter().map(|(volume, own)| ([("volume", *volume)], value(own))).collect();
+        out.family(name, help, MetricType::Gauge, &values)?;
+    }
+    Ok(())
+}
+
 /// A number of a group's.
 type OfGroup = fn(&GroupReport) -> u64;
 
@@ -401,6 +437,36 @@ fn qos(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     out.family("volume_qos_begun", "Requests by why they began.", counter, &begun)?;
     out.family("volume_qos_wait_milliseconds", "Waits by what for, summed.", counter, &waits)?;
     out.family("volume_qos_cost_ios", "I/Os by cost, 1 + length / 64 KiB.", counter, &costs)
+}
+
+/// Clones, and what they read from their parents' caches.
+fn parents(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {
+    let clones = volumes.iter().filter_map(|volume| Some((volume, volume.parent.as_ref()?)));
+    let clones: Vec<_> = clones.collect();
+    if clones.is_empty() {
+        return Ok(());
+    }
+    let mut family = |name, help, kind, value: &dyn Fn(&ParentStatus) -> u64| {
+        let labelled = clones.iter().map(|(volume, parent)| {
+            let labels =
+                [("volume", volume.config.name.as_str()), ("parent", parent.name.as_str())];
+            (labels, value(parent))
+        });
+        out.family(name, help, kind, &labelled.collect::<Vec<_>>())
+    };
+    let (counter, gauge) = (MetricType::Counter, MetricType::Gauge);
+    let help = "1 if the clone reads from its parent volume what it does not have itself.";
+    family("volume_parent_used", help, gauge, &|one| u64::from(one.reason.is_empty()))?;
+    let help = "Reads that the parent volume was given.";
+    family("volume_parent_reads", help, counter, &|one| one.reads)?;
+    let help = "Blocks that the parent volume has answered.";
+    family("volume_parent_read_blocks", help, counter, &|one| one.blocks)?;
+    let help = "Reads that the parent volume failed, and the clone was asked for.";
+    family("volume_parent_repeated_reads", help, counter, &|one| one.repeated)?;
+    let help = "Objects of the clone for which the parent may answer.";
+    family("volume_parent_objects", help, gauge, &|one| one.objects)?;
+    let help = "Of those, what the clone has itself.";
+    family("volume_parent_own_objects", help, gauge, &|one| one.own_objects)
 }
 
 /// The two devices of a mirrored write log.

@@ -233,6 +233,128 @@ pub struct VolumeStatus {
     pub write_back: Option<WriteBackStatus>,
     /// How it takes turns at its back end, if it does.
     pub qos: Option<VolumeQosStatus>,
+    /// What it reads from a parent volume's cache, if it is a clone.
+    pub parent: Option<ParentStatus>,
+    /// Which of two hosts serves it, if it may move.
+    pub migration: Option<MigrationStatus>,
+    /// Where its extents lie, if it is a hybrid volume.
+    pub hybrid: Option<HybridVolumeStatus>,
+}
+
+/// The parent of a volume that is a clone, raw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ParentStatus {
+    /// The parent volume's name.
+    pub name: String,
+    /// Why nothing is read from it, or empty.
+    pub reason: String,
+    /// Read requests that it was given.
+    pub reads: u64,
+    /// Blocks that it has answered.
+    pub blocks: u64,
+    /// Reads that it failed, or refused, and that the clone was asked for instead.
+    pub repeated: u64,
+    /// Objects of the clone for which the parent may answer.
+    pub objects: u64,
+    /// Of those, what the clone has itself.
+    pub own_objects: u64,
+}
+
+/// A volume over a fast and a slow pool, raw.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct HybridVolumeStatus {
+    /// Which planner decides.
+    pub planner: String,
+    /// Bytes of an extent.
+    pub extent_bytes: u64,
+    /// Extents that were written.
+    pub extents: u32,
+    /// Objects in the slow and in the fast pool, copies under way and garbage included.
+    pub objects_slow: u32,
+    /// See above.
+    pub objects_fast: u32,
+    /// Bytes of the fast pool that it may take.
+    pub budget_bytes: u64,
+    /// Bytes that it takes there.
+    pub fast_bytes: u64,
+    /// Extents on their way.
+    pub moving: u64,
+    /// Moves to the fast pool since the start.
+    pub moved_fast: u64,
+    /// Moves to the slow pool.
+    pub moved_slow: u64,
+    /// Moves that were given up.
+    pub given_up: u64,
+    /// Moves that the budget had no room for.
+    pub over_budget: u64,
+    /// Bytes of moves that went through this host.
+    pub host_bytes: u64,
+    /// Writes that waited for a move.
+    pub held_writes: u64,
+    /// What the moves of the last round save, in milliseconds of the devices a second.
+    pub gain_ms_per_s: f64,
+    /// The last move that was planned, and why, or an empty line.
+    pub last_move: String,
+    /// Objects under its name that it never made; they stay.
+    pub foreign_objects: u64,
+    /// Objects that should have been there.
+    pub lost_objects: u64,
+}
+
+/// A volume that may move between two hosts, raw.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct MigrationStatus {
+    /// What this host is.
+    pub role: MigrationRole,
+    /// `HOST:PORT` of the other daemon.
+    pub peer: String,
+    /// The highest epoch known.
+    pub epoch: u64,
+    /// Times it was handed over to the other host since this daemon started.
+    pub given: u64,
+    /// Times it was taken from there.
+    pub taken: u64,
+    /// How long guests waited the last time it was taken; zero if it was not.
+    pub last_take: Duration,
+    /// Guests' requests that wait for the volume now.
+    pub held: u64,
+    /// Why it could not be taken or handed over the last time, or an empty line.
+    pub reason: String,
+    /// What has come along from the other host's cache the last time it was taken from there.
+    pub warm: Option<WarmStatus>,
+}
+
+/// Blocks that are fetched from the other host's cache after a volume was taken from it, raw.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WarmStatus {
+    /// Blocks that the other host has named.
+    pub listed: u64,
+    /// Of those, blocks that it has sent and that were offered to the cache here.
+    pub fetched: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Blocks that were not taken: written here since, not in the other cache any more, or damaged.
+    pub skipped: u64,
+    /// Why it has ended; `None`: it goes on.
+    pub ended: Option<String>,
+    /// Arrivals that have ended since this daemon started.
+    pub arrivals: u64,
+}
+
+/// What a host is to a volume that may move.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
+)]
+#[serde(rename_all = "snake_case")]
+pub enum MigrationRole {
+    /// It serves and caches the volume.
+    Owner,
+    /// It is handing the volume over.
+    Giving,
+    /// It serves reads from the back end; a write takes the volume.
+    Standby,
+    /// It is taking the volume.
+    Taking,
 }
 
 /// A volume waits for its back end.
@@ -262,6 +384,8 @@ pub enum State {
     Stopping,
     /// Does not serve yet: its back end can't be opened, which is tried again.
     Waiting,
+    /// Another host may serve it; reads are served from the back end, a write takes it here.
+    Standby,
     /// Does not serve; the reason says why.
     Failed,
 }

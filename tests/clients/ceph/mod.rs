@@ -1,9 +1,14 @@
 //! Volumes on RBD images of a throw-away cluster, which all cases share, one at a time.
 
 mod claims;
+mod clones;
 mod fenced;
+mod hybrid;
+mod lives;
 mod load;
+mod moves;
 mod refusals;
+mod returns;
 mod snapshots;
 mod warm;
 
@@ -11,26 +16,42 @@ use crate::Case;
 use anyhow::{Context, Result, bail, ensure};
 use e2e::ceph::{Cluster, TOOLS};
 use e2e::nbd::Client;
-use e2e::tools::{CEPH, CEPH_MON, CEPH_OSD, FIO, LIBRADOS, LIBRBD};
+use e2e::tools::{CEPH, CEPH_MON, CEPH_OSD, FIO, LIBRADOS, LIBRADOSPP, LIBRBD, QEMU_IMG};
 use e2e::{Config, Daemon, MIB, Site, Volume};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-const WITH_FIO: &[e2e::tools::Tool] = &[FIO, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS];
+const WITH_FIO: &[e2e::tools::Tool] =
+    &[FIO, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS, LIBRADOSPP];
 
-pub(crate) const CASES: [Case; 13] = [
+const WITH_QEMU_IMG: &[e2e::tools::Tool] =
+    &[QEMU_IMG, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS, LIBRADOSPP];
+
+pub(crate) const CASES: [Case; 25] = [
     Case::new("ceph_osd_killed_under_fio", WITH_FIO, load::osd_killed_under_fio),
     Case::new("ceph_every_operation", TOOLS, load::every_operation),
     Case::new("ceph_silent_cluster", TOOLS, load::silent_cluster),
     Case::new("ceph_warm_after_kill_and_stop", TOOLS, warm::after_kill_and_stop),
     Case::new("ceph_cold_after_another_writer", TOOLS, warm::cold_after_another_writer),
+    Case::new("ceph_return_after_changes", TOOLS, returns::only_changes_are_dropped),
+    Case::new("ceph_return_in_doubt", TOOLS, returns::in_doubt_all_is_dropped),
     Case::new("ceph_mistakes", TOOLS, refusals::mistakes),
     Case::new("ceph_one_host_writes", TOOLS, refusals::one_host_writes),
     Case::new("ceph_snapshots_and_growth", TOOLS, snapshots::snapshots_and_growth),
+    Case::new("ceph_golden_clones", WITH_QEMU_IMG, clones::golden_clones),
+    Case::new("ceph_cloned_rolled_back_deleted", TOOLS, lives::cloned_rolled_back_deleted),
     Case::new("ceph_fenced_off", TOOLS, fenced::fenced_off),
     Case::new("ceph_fenced_off_with_hits_only", TOOLS, fenced::with_hits_only),
     Case::new("ceph_lock_broken_without_fence", TOOLS, fenced::lock_broken),
     Case::new("ceph_write_back_claim", TOOLS, claims::lost_host),
+    Case::new("ceph_hand_over", TOOLS, moves::hand_over),
+    Case::new("ceph_standby_of_a_clone", TOOLS, moves::standby_of_a_clone),
+    Case::new("ceph_fail_over", TOOLS, moves::fail_over),
+    Case::new("ceph_frozen_owner", TOOLS, moves::frozen_owner),
+    Case::new("ceph_hybrid_osds_killed_under_fio", WITH_FIO, hybrid::osds_killed_under_fio),
+    Case::new("ceph_hybrid_kills_while_extents_move", TOOLS, hybrid::kills_while_extents_move),
+    Case::new("ceph_hybrid_mistakes", TOOLS, hybrid::mistakes),
+    Case::new("ceph_hybrid_frozen_owner", TOOLS, hybrid::frozen_owner),
     Case::new("ceph_caches_of_librbd", TOOLS, refusals::caches_of_librbd),
 ];
 

@@ -37,7 +37,7 @@ pub(super) fn mistakes() -> Result<()> {
 }
 
 /// The daemon starts, says what is wrong with the one volume, and serves the other.
-fn refused(backend: &str, part: &str) -> Result<()> {
+pub(super) fn refused(backend: &str, part: &str) -> Result<()> {
     let site = Site::new()?;
     site.filled("vm2.raw", DISK, 5)?;
     let bad = volume("vm1", backend);

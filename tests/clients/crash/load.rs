@@ -13,19 +13,19 @@ use std::time::Duration;
 
 /// What the connections of all volumes share.
 #[derive(Debug, Default)]
-pub(super) struct Shared {
+pub(crate) struct Shared {
     /// The version written last; every write has its own.
-    pub(super) version: AtomicU64,
+    pub(crate) version: AtomicU64,
     /// Blocks that were written or given up, counted before.
-    pub(super) touched_blocks: AtomicU64,
+    pub(crate) touched_blocks: AtomicU64,
     /// Requests answered.
-    pub(super) answered: AtomicU64,
+    pub(crate) answered: AtomicU64,
     /// Says that it is time to go.
-    pub(super) stop: AtomicBool,
+    pub(crate) stop: AtomicBool,
 }
 
 impl Shared {
-    pub(super) fn next_version(&self) -> u64 {
+    pub(crate) fn next_version(&self) -> u64 {
         self.version.fetch_add(1, Ordering::Relaxed) + 1
     }
 }
@@ -41,7 +41,7 @@ enum Server {
 ///
 /// # Errors
 /// At the first wrong byte, and when the server refuses or says nothing.
-pub(super) fn run(
+pub(crate) fn run(
     mut client: Client,
     books: &Books,
     shared: &Shared,
@@ -139,7 +139,7 @@ fn answered<T: Default>(result: Result<T>) -> Result<(Server, T)> {
 ///
 /// # Errors
 /// At the first wrong byte.
-pub(super) fn read_all(client: &mut Client, books: &Books) -> Result<()> {
+pub(crate) fn read_all(client: &mut Client, books: &Books) -> Result<()> {
     const SECTORS: u64 = 128;
     for first in (0..books.sectors()).step_by(SECTORS as usize) {
         let hold = books.hold(first..(first + SECTORS).min(books.sectors()));

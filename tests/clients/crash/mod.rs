@@ -6,7 +6,7 @@
 //! its way must be hits. A file system does not forget what it was given when a process is killed,
 //! so nothing acknowledged may be lost; power cuts are the simulator's part.
 
-mod load;
+pub(crate) mod load;
 mod meddle;
 mod world;
 

@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 /// From power-on to the shell; 3.5 s on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_mins(2);
 /// A line of the shell.
-const LINE_LIMIT: Duration = Duration::from_mins(2);
+const LINE_LIMIT: Duration = Duration::from_mins(5);
 /// What a guest's kernel prints when a disk failed it.
 const TROUBLE: [&str; 6] =
     ["I/O error", "EXT4-fs error", "EXT4-fs warning", "blocked for more than", "Oops", "panic"];
@@ -70,19 +70,21 @@ impl Plan {
         Ok(guest)
     }
 
+    /// Starts the QEMU that is to receive it at this socket.
+    pub(super) fn receive(&self, site: &Site, socket: &Path) -> Result<Guest> {
+        let _ = std::fs::remove_file(socket);
+        self.start(site, Some(&format!("unix:{}", socket.display())))
+    }
+
     /// Starts QEMU for a guest of the same name and disks that was migrated to this file, and waits
     /// until the guest runs.
     pub(super) fn arrive(&self, site: &Site, stream: &Path) -> Result<Guest> {
-        let mut guest = self.start(site, Some(stream))?;
-        let start = Instant::now();
-        while guest.qmp("query-status", &json!({}))?["status"] != "running" {
-            ensure!(start.elapsed() < BOOT_LIMIT, "{} does not arrive", self.name);
-            thread::sleep(Duration::from_millis(50));
-        }
+        let mut guest = self.start(site, Some(&format!("exec:cat {}", stream.display())))?;
+        guest.runs()?;
         Ok(guest)
     }
 
-    fn start(&self, site: &Site, incoming: Option<&Path>) -> Result<Guest> {
+    fn start(&self, site: &Site, incoming: Option<&str>) -> Result<Guest> {
         let kernel = e2e::kernel::find().context("no kernel for guests")?;
         let file = |kind: &str| site.path(&format!("{}.{kind}", self.name));
         let (initramfs, console, progress) = (file("cpio"), file("console"), file("progress"));
@@ -113,8 +115,8 @@ impl Plan {
         for step in self.disks.iter().flat_map(Disk::attach) {
             command.args(step.option);
         }
-        if let Some(stream) = incoming {
-            command.args(["-incoming", &format!("exec:cat {}", stream.display())]);
+        if let Some(uri) = incoming {
+            command.args(["-incoming", uri]);
         }
         let mut qemu = Running::start(&mut command, &file("qemu"))?;
         let mut shell = None;
@@ -168,6 +170,16 @@ impl Guest {
         self.qmp.wait("DEVICE_DELETED", "device", &disk.id)?;
         let (command, arguments) = disk.detach();
         self.qmp.execute(command, &arguments)?;
+        Ok(())
+    }
+
+    /// Waits until it runs in the QEMU that has received it.
+    pub(super) fn runs(&mut self) -> Result<()> {
+        let start = Instant::now();
+        while self.qmp.execute("query-status", &json!({}))?["running"] != true {
+            ensure!(start.elapsed() < LINE_LIMIT, "{} does not run", self.name);
+            thread::sleep(Duration::from_millis(10));
+        }
         Ok(())
     }
 

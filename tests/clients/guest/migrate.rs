@@ -14,10 +14,10 @@ use serde_json::{Value, json};
 use std::process::Command;
 
 /// The disk under constant random writes and reads.
-const POUND: &str = "pound";
+pub(super) const POUND: &str = "pound";
 /// The one that fills the guest's page cache.
-const BOOK: &str = "book";
-const BOOK_BYTES: u64 = 48 * MIB;
+pub(super) const BOOK: &str = "book";
+pub(super) const BOOK_BYTES: u64 = 48 * MIB;
 const CACHE: u64 = 64 * MIB;
 const MIGRATIONS: u64 = 2;
 /// Slow enough that the guest does a lot meanwhile, in bytes a second; and fast enough to end.
@@ -48,16 +48,11 @@ pub(super) fn vhost_user() -> Result<()> {
     for round in 0..MIGRATIONS {
         pound.next_round(&guest)?;
         let stream = site.path(&format!("stream{round}"));
-        let passes = leave(&mut guest, &stream.display().to_string())?;
+        let Left { passes, .. } = leave(&mut guest, &format!("exec:cat > {}", stream.display()))?;
         pound.look(&guest);
         guest.crash()?;
         guest = plan.arrive(&site, &stream).with_context(|| format!("arrival {round}"))?;
-        let reads = reads(&mut guest)?;
-        let seen = guest.run(&format!("md5sum <$(disk {BOOK})"))?;
-        ensure!(seen.starts_with(sum), "arrived as {seen}, not {sum}");
-        let more = self::reads(&mut guest)? - reads;
-        // Little is read from the disk: the checksum is of memory that was migrated.
-        ensure!(more < 100, "{more} reads: the page cache did not arrive");
+        check_memory(&mut guest, sum)?;
         println!("migrated after {passes} passes over its memory");
         pound.next_round(&guest).context("after the migration")?;
         guest.check_console()?;
@@ -77,15 +72,22 @@ pub(super) fn vhost_user() -> Result<()> {
     pound.check_file(&site.path(&format!("{POUND}.raw")))
 }
 
-/// Migrates it to a file, reading a whole disk into its memory again and again; returns the passes that
-/// QEMU made over the memory.
-fn leave(guest: &mut Guest, stream: &str) -> Result<u64> {
+/// How a migration went.
+pub(super) struct Left {
+    /// Passes of QEMU over the memory.
+    pub(super) passes: u64,
+    /// How long the guest stood still, as QEMU says, in milliseconds.
+    pub(super) still_ms: u64,
+}
+
+/// Migrates it to there, reading the book into its memory again and again.
+pub(super) fn leave(guest: &mut Guest, uri: &str) -> Result<Left> {
     let speed = |guest: &mut Guest, bytes: u64| {
         let arguments = json!({ "max-bandwidth": bytes, "downtime-limit": 500 });
         guest.qmp("migrate-set-parameters", &arguments)
     };
     speed(guest, SLOW)?;
-    guest.qmp("migrate", &json!({ "uri": format!("exec:cat > {stream}") }))?;
+    guest.qmp("migrate", &json!({ "uri": uri }))?;
     let passes = |state: &Value| state["ram"]["dirty-sync-count"].as_u64().unwrap_or(0);
     wait_for("passes over its memory", || {
         read_book(guest)?;
@@ -96,13 +98,13 @@ fn leave(guest: &mut Guest, stream: &str) -> Result<u64> {
     read_book(guest)?;
     guest.check_work()?;
     speed(guest, FAST)?;
-    let mut made = 0;
+    let mut last = Value::Null;
     wait_for("the end of the migration", || {
-        let state = state(guest)?;
-        made = passes(&state);
-        Ok(state["status"] == "completed")
+        last = state(guest)?;
+        Ok(last["status"] == "completed")
     })?;
-    Ok(made)
+    let still_ms = last["downtime"].as_u64().context("no downtime")?;
+    Ok(Left { passes: passes(&last), still_ms })
 }
 
 /// What QEMU says of the migration, which must not have failed.
@@ -117,6 +119,17 @@ fn state(guest: &mut Guest) -> Result<Value> {
 fn read_book(guest: &mut Guest) -> Result<()> {
     let line = "echo 3 >/proc/sys/vm/drop_caches; dd if=$(disk book) of=/dev/null bs=256k 2>&1";
     guest.run(line).map(drop)
+}
+
+/// Reads the book, whose pages must have arrived with the guest.
+pub(super) fn check_memory(guest: &mut Guest, sum: &str) -> Result<()> {
+    let before = reads(guest)?;
+    let seen = guest.run(&format!("md5sum <$(disk {BOOK})"))?;
+    ensure!(seen.starts_with(sum), "arrived as {seen}, not {sum}");
+    let more = reads(guest)? - before;
+    // Little is read from the disk: the checksum is of memory that was migrated.
+    ensure!(more < 100, "{more} reads: the page cache did not arrive");
+    Ok(())
 }
 
 /// Reads of that disk so far, as the guest counts them.

@@ -5,6 +5,7 @@
 
 mod disk;
 mod golden;
+mod hosts;
 mod initramfs;
 mod life;
 mod machine;
@@ -28,9 +29,11 @@ const STARTED: &[Tool] = &[QEMU, QEMU_IMG, BUSYBOX, MKE2FS, KERNEL, NBDINFO, CUR
 const LIBVIRT: &[Tool] = &[VIRT_XML_VALIDATE, XMLLINT, KERNEL];
 const POWER_CUT: &[Tool] = &[QEMU, QEMU_NBD, BUSYBOX, MKE2FS, KERNEL, E2FSCK, DEBUGFS, SQLITE];
 
-pub(crate) const CASES: [Case; 14] = [
+pub(crate) const CASES: [Case; 16] = [
     Case::new("guest_life_vhost_user", NEEDS, life::vhost_user),
     Case::new("guest_life_nbd", NEEDS, life::nbd),
+    Case::new("guest_migrates_nbd", NEEDS, hosts::nbd),
+    Case::new("guest_migrates_vhost_user", NEEDS, hosts::vhost_user),
     Case::new("guest_golden_image", NEEDS, golden::four_overlays),
     Case::new("guest_two_on_one_daemon", NEEDS, two::guests),
     Case::new("guest_migration_vhost_user", NEEDS, migrate::vhost_user),

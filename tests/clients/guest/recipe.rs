@@ -70,7 +70,7 @@ pub(super) fn qemu() -> Result<()> {
 }
 
 pub(super) fn golden_image() -> Result<()> {
-    let text = run("golden-image")?;
+    let text = run_section("docs/guide/golden-image.md", Some("## Overlays"))?;
     ensure!(text.matches("tested 1 disks").count() == 2, "{text}");
     Ok(())
 }

@@ -28,8 +28,15 @@ pub const FAST: &str = "ssd";
 pub const SLOW: &str = "hdd";
 
 /// What it can't do without.
-pub const TOOLS: &[Tool] =
-    &[tools::CEPH_MON, tools::CEPH_OSD, tools::CEPH, tools::LIBRBD, tools::LIBRADOS];
+pub const TOOLS: &[Tool] = &[
+    tools::CEPH_MON,
+    tools::CEPH_OSD,
+    tools::CEPH,
+    tools::LIBRBD,
+    tools::LIBRADOS,
+    tools::LIBRADOSPP,
+    tools::CXX,
+];
 
 /// How long the cluster may take to serve.
 const START_LIMIT: Duration = Duration::from_secs(90);

@@ -2,6 +2,7 @@
 
 use super::location::Location;
 use super::record::Claim;
+use crate::rbd::RbdError;
 use std::path::Path;
 
 /// Why a claim can't be made, read or removed.
@@ -54,6 +55,14 @@ impl ClaimError {
         Self::new(path, ClaimErrorKind::Io { during, error: error.into() })
     }
 
+    /// Whether the storage did not answer in time, which it may do later.
+    pub fn is_silence(&self) -> bool {
+        let ClaimErrorKind::Io { error, .. } = &self.kind else { return false };
+        let inner = error.get_ref().and_then(|inner| inner.downcast_ref::<RbdError>());
+        let silent = matches!(inner, Some(RbdError::NoMonitor(_) | RbdError::Silent(_)));
+        silent || error.kind() == std::io::ErrorKind::TimedOut
+    }
+
     /// A line that helps.
     pub fn hint(&self) -> &'static str {
         match &self.kind {
@@ -76,5 +85,21 @@ impl ClaimError {
                 "write-back mode needs a folder beside the back end that the daemon may write"
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Error, ErrorKind};
+
+    #[test]
+    fn storage_that_is_silent_may_answer_later() {
+        let io = |error| ClaimError::io(Path::new("/c"), "connect", error);
+        assert!(io(Error::other(RbdError::NoMonitor(10))).is_silence());
+        assert!(io(Error::from(ErrorKind::TimedOut)).is_silence());
+        assert!(!io(Error::other(RbdError::NoPool("p".into()))).is_silence());
+        assert!(!io(Error::from(ErrorKind::PermissionDenied)).is_silence());
+        assert!(!ClaimError::new(Path::new("/c"), ClaimErrorKind::WrongKind).is_silence());
     }
 }

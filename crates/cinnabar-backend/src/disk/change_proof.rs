@@ -2,7 +2,7 @@
 //! what time it was.
 //!
 //! Called through [`Proof`]. Block devices and NBD servers have nothing to prove it with; RBD images
-//! have their own way.
+//! and hybrid volumes have their own ways.
 //!
 //! Change times can be coarse (a kernel tick of 4 ms; a second on some file systems): a write right
 //! after one of this process could get the same one. So the proof of a clean detach is only given
@@ -10,7 +10,6 @@
 //! tells. How two proofs are compared: [`cinnabar_driver::change_proof`].
 
 use super::clock::{Clock, stamp_ns};
-#[cfg(feature = "ceph")]
 use super::remote::Remote;
 use super::{Disk, DiskKind, SyncExtent};
 use crate::proof::{Proof, ProofError};
@@ -36,6 +35,9 @@ impl Proof for Disk {
         if let Some(Remote::Rbd(image)) = self.remote() {
             return image.read_proof();
         }
+        if let Some(Remote::Hybrid(volume)) = self.remote() {
+            return Ok(volume.read_proof());
+        }
         if self.kind != DiskKind::File {
             return Ok(None);
         }
@@ -49,6 +51,9 @@ impl Proof for Disk {
         #[cfg(feature = "ceph")]
         if let Some(Remote::Rbd(image)) = self.remote() {
             return image.take_proof();
+        }
+        if let Some(Remote::Hybrid(volume)) = self.remote() {
+            return Ok(volume.read_proof());
         }
         if self.kind != DiskKind::File {
             return Ok(None);
@@ -83,7 +88,17 @@ impl Proof for Disk {
         if let Some(Remote::Rbd(_)) = self.remote() {
             return crate::rbd::judge(recorded, now);
         }
+        if let Some(Remote::Hybrid(_)) = self.remote() {
+            return crate::hybrid::judge(recorded, now);
+        }
         judge(recorded, now)
+    }
+
+    fn judge_elsewhere(&self, recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
+        if self.is_remote() {
+            return self.judge(recorded, now);
+        }
+        judge_elsewhere(recorded, now)
     }
 }
 
@@ -179,6 +194,19 @@ fn judge(recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
         return Belief::Unknown;
     };
     then.unpacked().judge(recorded.written, &now.unpacked(), Mutants::default())
+}
+
+/// See [`Proof::judge_elsewhere`]: a mounted file system has another device number on each host.
+fn judge_elsewhere(recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
+    let device = |proof: &ProofToken| Some(Stamped::unpack(proof)?.seen.device);
+    let here = now.and_then(device);
+    let as_here = |proof: &ProofToken| {
+        let mut then = Stamped::unpack(proof)?;
+        then.seen.device = here?;
+        Some(then.pack())
+    };
+    let proof = recorded.proof.as_ref().and_then(as_here);
+    judge(&Recorded { proof, written: recorded.written }, now)
 }
 
 fn look(disk: &Disk) -> Result<Seen, ProofError> {

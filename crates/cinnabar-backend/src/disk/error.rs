@@ -1,5 +1,6 @@
 //! Why a file or device can't be used, each with a line that helps.
 
+use crate::hybrid::{self, HybridError};
 use crate::nbd::NbdError;
 use crate::rbd::RbdError;
 use cinnabar_engine::metadata::superblock::SuperblockError;
@@ -103,9 +104,15 @@ pub enum DiskErrorKind {
     /// What is wrong with a server.
     #[error(transparent)]
     Server(NbdError),
+    /// It can't say which of its blocks are a parent's.
+    #[error("it can't be served as a clone: only an RBD image can say what it has itself")]
+    NoClone,
     /// What is wrong with an RBD image.
     #[error(transparent)]
     Rbd(RbdError),
+    /// What is wrong with a hybrid volume.
+    #[error(transparent)]
+    Hybrid(HybridError),
     /// Something that was asked of it takes too long.
     #[error("it does not answer ({} s)", .0.as_secs_f64())]
     Silent(Duration),
@@ -143,9 +150,13 @@ impl DiskError {
         match &self.kind {
             DiskErrorKind::Server(error) => error.hint(),
             DiskErrorKind::Rbd(error) => error.hint(),
+            DiskErrorKind::Hybrid(error) => hybrid::hint(error),
             DiskErrorKind::NotFound => {
                 "check the path; a relative one counts from the configuration file's folder, on the command \
                  line from where the command runs"
+            }
+            DiskErrorKind::NoClone => {
+                "leave parent out; a qcow2 overlay over a read-only volume shares its cached blocks, too"
             }
             DiskErrorKind::NoFolder => "create the folder first",
             DiskErrorKind::Permission => {

@@ -55,6 +55,12 @@ impl Patience {
         true
     }
 
+    /// A moment of a wait that has a bound of its own is over; false if it is to end.
+    pub(super) fn pause(&self) -> bool {
+        self.progress.step();
+        !self.is_cancelled()
+    }
+
     /// Logs that a wait that was logged is over.
     fn log_free(&self, path: &Path) {
         if self.told.is_some() {

@@ -1,5 +1,5 @@
-//! Files and block devices: opened for direct I/O, locked, measured. And exports of NBD servers, and
-//! RBD images.
+//! Files and block devices: opened for direct I/O, locked, measured. And exports of NBD servers, RBD
+//! images, and hybrid volumes.
 
 mod blocking;
 mod bounded;
@@ -15,6 +15,7 @@ mod lock;
 mod open;
 mod progress;
 mod remote;
+mod returning;
 mod server;
 mod size;
 mod write_log;
@@ -32,6 +33,8 @@ pub use write_log_halves::{LogHalves, format_if_empty, open_halves};
 pub(crate) use durable::Extent as SyncExtent;
 pub(crate) use ioctl::{discard, zero_out};
 
+use crate::lineage::{Lineage, Snapshot};
+use crate::rbd::Standing;
 use remote::Remote;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -88,6 +91,8 @@ pub struct Disk {
     /// Of blocking I/O on it.
     progress: Progress,
     identity: Identity,
+    snapshot: Option<Snapshot>,
+    lineage: Option<Lineage>,
 }
 
 impl Disk {
@@ -114,6 +119,19 @@ impl Disk {
     /// Whether I/O bypasses the page cache.
     pub fn is_direct(&self) -> bool {
         self.direct
+    }
+
+    /// Why what is read may lack what another host has written and was told is written, if it may.
+    pub fn may_read_old(&self) -> Option<&'static str> {
+        match &self.remote {
+            Some(Remote::Nbd(client)) if !client.export().multi => Some(
+                "its server does not say that what one connection has written is read by others \
+                 (NBD_FLAG_CAN_MULTI_CONN)",
+            ),
+            Some(_) => None,
+            None if self.direct || self.in_memory => None,
+            None => Some("without direct I/O, reads may come from this host's page cache"),
+        }
     }
 
     /// Whether it was opened for reading only.
@@ -164,6 +182,12 @@ impl Disk {
         failed.or_else(|| self.remote().and_then(Remote::trouble))
     }
 
+    /// Whether it may be served: a lock that other hosts can break has to be seen now and then. What knows
+    /// no such lock always may.
+    pub fn standing(&self) -> Standing {
+        self.remote().map_or(Standing::Held, Remote::standing)
+    }
+
     /// Whether a server does its I/O.
     pub(crate) fn is_remote(&self) -> bool {
         self.kind == DiskKind::Server
@@ -172,6 +196,16 @@ impl Disk {
     /// Who does its I/O, if the kernel does not.
     pub(crate) fn remote(&self) -> Option<&Remote> {
         self.remote.as_ref()
+    }
+
+    /// Which snapshot it is, if it is one that clones have as their parent.
+    pub const fn snapshot(&self) -> Option<&Snapshot> {
+        self.snapshot.as_ref()
+    }
+
+    /// Of a clone ([`OpenOptions::is_clone`]): its parent, and what it has itself.
+    pub const fn lineage(&self) -> Option<&Lineage> {
+        self.lineage.as_ref()
     }
 
     /// Whether it can be asked now and then how large it is.

@@ -23,6 +23,13 @@ pub(super) const TRIES: u32 = 5;
 pub struct OpenOptions {
     /// For reading only, sharing the lock with other readers.
     pub read_only: bool,
+    /// Without a lock, for reading only: another process writes it. What is read may not be kept.
+    pub unlocked: bool,
+    /// The operator vouches that another daemon that has it locked is dead, though the storage does not say
+    /// so. Counts where a lock can be broken and its holder fenced off: RBD images.
+    pub by_word: bool,
+    /// It is to be served as a clone: it must say what it has itself.
+    pub is_clone: bool,
     /// Past the page cache, where the file system allows it.
     pub direct: bool,
     /// How long to wait for another process's lock.
@@ -37,6 +44,9 @@ impl Default for OpenOptions {
     fn default() -> Self {
         Self {
             read_only: false,
+            unlocked: false,
+            by_word: false,
+            is_clone: false,
             direct: true,
             lock_wait: Duration::from_secs(30),
             cancel: None,
@@ -96,7 +106,10 @@ impl Disk {
         options: &OpenOptions,
         patience: &mut Patience,
     ) -> Result<Self, DiskError> {
-        lock(fd.as_fd(), path, options.read_only, patience)?;
+        assert!(options.read_only || !options.unlocked, "who writes has the lock");
+        if !options.unlocked {
+            lock(fd.as_fd(), path, options.read_only, patience)?;
+        }
         let failed = |errno| DiskError::from_errno(path, "stat", errno);
         let stat = fstat(&fd).map_err(failed)?;
         let stat_fs = rustix::fs::fstatfs(&fd).map_err(failed)?;
@@ -124,6 +137,8 @@ impl Disk {
             depth_max: DEPTH_MAX,
             progress: options.progress.clone(),
             identity: Identity::Inode(stat.st_dev, stat.st_ino),
+            snapshot: None,
+            lineage: None,
         };
         disk.settle_alignment()?;
         disk.nowait = blocking::knows_nowait(disk.as_fd());

@@ -1,10 +1,12 @@
-//! Who does the I/O of a disk that the kernel does not: an NBD client or an RBD image.
+//! Who does the I/O of a disk that the kernel does not: an NBD client, an RBD image, a hybrid volume.
 
 use super::error::DiskErrorKind;
+use crate::hybrid;
 use crate::nbd::{self, Sink};
 use crate::port::{FileId, Task};
 #[cfg(feature = "ceph")]
 use crate::rbd;
+use crate::rbd::Standing;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -16,6 +18,8 @@ pub(crate) enum Remote {
     /// An open RBD image.
     #[cfg(feature = "ceph")]
     Rbd(rbd::Client),
+    /// An open hybrid volume.
+    Hybrid(hybrid::Client),
 }
 
 /// The same of each kind.
@@ -25,6 +29,7 @@ macro_rules! each {
             Remote::Nbd($client) => $what,
             #[cfg(feature = "ceph")]
             Remote::Rbd($client) => $what,
+            Remote::Hybrid($client) => $what,
         }
     };
 }
@@ -32,22 +37,22 @@ macro_rules! each {
 impl Remote {
     /// A port has the disk under this name. A server tells only ports with jobs, for it loses only
     /// what was written; an image that is lost is lost to all.
-    #[cfg_attr(not(feature = "ceph"), expect(unused_variables, reason = "a server needs none"))]
     pub(crate) fn register(&self, file: FileId, sink: &Arc<dyn Sink>) {
         match self {
             Self::Nbd(_) => {}
             #[cfg(feature = "ceph")]
             Self::Rbd(image) => image.register(file, Arc::clone(sink)),
+            Self::Hybrid(volume) => volume.register(file, Arc::clone(sink)),
         }
     }
 
     /// And no longer.
-    #[cfg_attr(not(feature = "ceph"), expect(unused_variables, reason = "a server needs none"))]
     pub(crate) fn unregister(&self, file: FileId, sink: &Arc<dyn Sink>) {
         match self {
             Self::Nbd(_) => {}
             #[cfg(feature = "ceph")]
             Self::Rbd(image) => image.unregister(file, Arc::clone(sink)),
+            Self::Hybrid(volume) => volume.unregister(file, sink),
         }
     }
 
@@ -66,6 +71,16 @@ impl Remote {
         each!(self, client => client.trouble())
     }
 
+    /// Whether it may be served.
+    pub(super) fn standing(&self) -> Standing {
+        match self {
+            Self::Nbd(_) => Standing::Held,
+            #[cfg(feature = "ceph")]
+            Self::Rbd(image) => image.standing(),
+            Self::Hybrid(volume) => volume.standing(),
+        }
+    }
+
     /// The failure of a flush that sticks.
     pub(super) fn failed_flush(&self) -> Option<Errno> {
         each!(self, client => client.failed_flush())
@@ -82,6 +97,7 @@ impl Remote {
             Self::Nbd(client) => client.measure().map_err(DiskErrorKind::Server),
             #[cfg(feature = "ceph")]
             Self::Rbd(image) => image.measure().map_err(DiskErrorKind::Rbd),
+            Self::Hybrid(volume) => Ok(volume.size_bytes()),
         }
     }
 
@@ -92,6 +108,8 @@ impl Remote {
             Self::Nbd(client) => client.renew(),
             #[cfg(feature = "ceph")]
             Self::Rbd(image) => image.grow_to(size_bytes),
+            // It keeps its size.
+            Self::Hybrid(_) => {}
         }
     }
 
@@ -102,6 +120,7 @@ impl Remote {
             Self::Nbd(_) => false,
             #[cfg(feature = "ceph")]
             Self::Rbd(_) => true,
+            Self::Hybrid(_) => true,
         }
     }
 }

@@ -19,6 +19,10 @@ impl Disk {
             (None, DiskKind::Block) => ioctl::size_bytes(&self.fd).map_err(failed)?,
             (None, _) => rustix::fs::fstat(&self.fd).map_err(failed)?.st_size.cast_unsigned(),
         };
+        // What is cut off and grows back is zeroes, not the parent's.
+        if let Some(lineage) = &self.lineage {
+            lineage.map.cut(size);
+        }
         Ok(size / u64::from(self.align_bytes) * u64::from(self.align_bytes))
     }
 

@@ -62,6 +62,11 @@ impl Memory {
         POOL.kept_bytes()
     }
 
+    /// Whether there is no other handle to these bytes: nobody else reads or writes them through one.
+    pub fn is_alone(&self) -> bool {
+        self.region.as_ref().is_some_and(|region| Arc::strong_count(region) == 1)
+    }
+
     fn region(&self) -> &Region {
         self.region.as_deref().expect("a handle holds its region until it is dropped")
     }

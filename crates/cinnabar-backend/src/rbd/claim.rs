@@ -5,7 +5,7 @@
 //! of two hosts one wins. A claim that was not made in time may still come to be there later: it is this
 //! log's own, and is found to be old at the next opening. Every function here blocks.
 
-use super::open::connect;
+use super::open::{connect, image_id};
 use super::spec::RbdSpec;
 use super::sys::Cluster;
 use crate::claim::{BYTES_MAX, Claim, ClaimErrorKind, parse, render};
@@ -54,13 +54,7 @@ impl Object {
             during: "connect",
             error: std::io::Error::other(error),
         })?;
-        let id = format!("rbd_id.{}", spec.image);
-        let found = cluster.content(&id, ID_BYTES_MAX).map_err(failed("read the image's id"))?;
-        let id = found.as_ref().and_then(|(bytes, _)| text_of(bytes));
-        let id = id.ok_or_else(|| ClaimErrorKind::Io {
-            during: "read the image's id",
-            error: Errno::NOENT.into(),
-        })?;
+        let id = image_id(&mut cluster, &spec.image).map_err(failed("read the image's id"))?;
         Ok(Self { cluster, name: format!("cinnabar_claim.{id}") })
     }
 
@@ -93,16 +87,6 @@ impl Object {
         }
         Err(failed("write")(Errno::BUSY))
     }
-}
-
-/// Longest id of an image, in bytes, with what stands before it.
-const ID_BYTES_MAX: usize = 256;
-
-/// A text as Ceph encodes it: its length in four bytes, and its bytes.
-fn text_of(bytes: &[u8]) -> Option<&str> {
-    let (len, text) = bytes.split_first_chunk::<4>()?;
-    let text = text.get(..u32::from_le_bytes(*len) as usize)?;
-    std::str::from_utf8(text).ok().filter(|text| !text.is_empty() && !text.contains('\0'))
 }
 
 fn failed(during: &'static str) -> impl Fn(Errno) -> ClaimErrorKind {

@@ -144,6 +144,12 @@ impl Job {
         Some(Ok(()))
     }
 
+    /// It begins again: what it has read is not good.
+    pub(super) fn again(&mut self) {
+        assert!(!self.writes(), "a write has landed");
+        (self.done, self.piece) = (0, 0);
+    }
+
     /// Tells that it has ended.
     pub(super) fn finish(self, result: Result<(), Errno>) {
         self.sink.done(self.task.finish(result));

@@ -1,11 +1,39 @@
 //! Opening an image: the connection, the image, its exclusive lock, and what all that proves.
 
 use super::error::RbdError;
-use super::owner::{self, Owner};
+use super::lineage;
 use super::proof::{Identity, Step};
 use super::spec::RbdSpec;
-use super::sys::{Cluster, Image, Locker, Look};
+use super::sys::{Ancestor, Cluster, Image, Locker, Look};
+use crate::lineage::{Lineage, Snapshot};
+use cinnabar_rados::owner::{self, Owner};
+use cinnabar_rados::standing::{TAKE_AFTER, now_ns};
+use rustix::fd::OwnedFd;
 use rustix::io::Errno;
+use std::sync::Arc;
+
+/// As what an image is opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    /// For writing, under the exclusive lock. `by_word`: the operator vouches that another daemon of ours
+    /// that has it is dead.
+    Owner { by_word: bool },
+    /// A snapshot.
+    Snapshot,
+    /// For reading, while another host writes it.
+    Standby,
+}
+
+/// What an opening waits for.
+pub(crate) enum Wait<'a> {
+    /// Another client, which has the lock.
+    Holder(&'a str),
+    /// The end of what a client that was fenced off may serve from its cache.
+    Lease,
+}
+
+/// Asked to wait a little; false: no longer.
+pub(super) type Waits<'a> = dyn FnMut(Wait<'_>) -> bool + 'a;
 
 /// Longest wait for the cluster while an image is opened or closed, in s.
 const OPEN_S: u64 = 10;
@@ -22,6 +50,10 @@ pub(super) struct Opened {
     pub(super) identity: Identity,
     pub(super) size_bytes: u64,
     pub(super) held: Held,
+    /// Of a snapshot, which one.
+    pub(super) snapshot: Option<Snapshot>,
+    /// Of a clone that is to be served beside its parent.
+    pub(super) lineage: Option<Lineage>,
 }
 
 /// As what it is open.
@@ -35,37 +67,60 @@ pub(super) enum Held {
         own: Locker,
         /// Version of the header as it was found, if nobody can have come in between; else 0.
         found: u64,
+        /// When it was looked who has the lock, in ns of [`now_ns`].
+        seen_ns: u64,
     },
+    /// For reading, with the version of its header before it was opened.
+    Standby(u64),
     /// A snapshot, by its number.
     Snap(u64),
 }
 
 impl Held {
+    /// When the lock was seen last, in ns of [`now_ns`]; 0 without one.
+    pub(super) fn seen_ns(&self) -> u64 {
+        match self {
+            Self::Image { seen_ns, .. } => *seen_ns,
+            Self::Snap(_) | Self::Standby(_) => 0,
+        }
+    }
+
     /// The lock, if it has one.
     pub(super) fn own(&self) -> Option<&Locker> {
         match self {
             Self::Image { own, .. } => Some(own),
-            Self::Snap(_) => None,
+            Self::Snap(_) | Self::Standby(_) => None,
         }
     }
 }
 
-/// Opens an image. `wait` is asked to wait a little while another client, which it is told, has the
-/// lock; false: no longer.
+/// Opens an image; `is_clone`: it is to say what it has itself. `bell` is an eventfd that looks at the
+/// header ring.
 pub(super) fn open(
     spec: &RbdSpec,
-    read_only: bool,
-    wait: &mut dyn FnMut(&str) -> bool,
+    (mode, is_clone): (Mode, bool),
+    bell: &Arc<OwnedFd>,
+    wait: &mut Waits<'_>,
 ) -> Result<Opened, RbdError> {
-    match spec.snap {
-        None if read_only => return Err(RbdError::NeedsSnap),
-        Some(_) if !read_only => return Err(RbdError::SnapReadOnly),
+    match (mode, &spec.snap) {
+        (Mode::Snapshot, None) => return Err(RbdError::NeedsSnap),
+        (Mode::Owner { .. } | Mode::Standby, Some(_)) => return Err(RbdError::SnapReadOnly),
         _ => {}
     }
-    let cluster = connect(spec)?;
+    let mut cluster = connect(spec)?;
     let (fsid, pool) = (cluster.fsid().map_err(io("fsid"))?, cluster.pool_number());
-    let image = Image::open(cluster, &spec.image, spec.snap.as_deref())
-        .map_err(|errno| open_error(spec, errno))?;
+    let known = match mode {
+        // What changes the header from here on is noticed.
+        Mode::Standby => Some(known_header(&mut cluster, spec)?),
+        Mode::Owner { .. } | Mode::Snapshot => None,
+    };
+    let image = match mode {
+        Mode::Owner { .. } => Image::open(cluster, &spec.image),
+        Mode::Snapshot | Mode::Standby => {
+            Image::open_to_read(cluster, &spec.image, spec.snap.as_deref())
+        }
+    };
+    let image = image.map_err(|errno| open_error(spec, errno))?;
     let size_bytes = image.size_bytes().map_err(io("size"))?;
     if size_bytes == 0 {
         return Err(RbdError::Empty);
@@ -75,15 +130,39 @@ pub(super) fn open(
     }
     let id = image.id().map_err(io("image id"))?;
     let header = format!("rbd_header.{id}");
-    let look = Look::new(&image.cluster(), &spec.namespace, &header).map_err(io("the header"))?;
-    let held = match &spec.snap {
-        Some(snap) => Held::Snap(image.snap_number(snap).map_err(io("snapshot id"))?),
-        None => lock(spec, &image, header, wait)?,
+    let look = Look::new(&image.cluster(), &spec.namespace, &header, Arc::clone(bell))
+        .map_err(io("the header"))?;
+    let held = match (&spec.snap, known, mode) {
+        (Some(snap), ..) => Held::Snap(image.snap_number(snap).map_err(io("snapshot id"))?),
+        (None, Some((known, version)), _) => {
+            check(&image)?;
+            if known != id {
+                // Another one has taken its name meanwhile.
+                return Err(RbdError::Io { during: "image id", errno: Errno::AGAIN });
+            }
+            Held::Standby(version)
+        }
+        (None, None, mode) => {
+            check(&image)?;
+            lock(spec, &image, header, mode == Mode::Owner { by_word: true }, wait)?
+        }
     };
+    let snapshot = match (&held, &spec.snap) {
+        (Held::Snap(number), Some(snap)) => {
+            let names = [spec.pool.clone(), spec.image.clone(), snap.clone()];
+            let (namespace, image_id) = (spec.namespace.clone(), id.clone());
+            let ancestor = Ancestor { pool, namespace, image_id, snap: *number, names };
+            Some(lineage::snapshot(fsid, &ancestor))
+        }
+        _ => None,
+    };
+    let lineage = (is_clone && matches!(mode, Mode::Owner { .. }))
+        .then(|| lineage::read(spec, &image, fsid, &id))
+        .transpose()?;
     let identity = Identity::new(fsid, pool, &spec.namespace, &id);
     // What is given up may still land, even behind another client's writes: nothing is.
     set_patience(&image.cluster(), 0);
-    Ok(Opened { look, image, identity, size_bytes, held })
+    Ok(Opened { look, image, identity, size_bytes, held, snapshot, lineage })
 }
 
 pub(super) fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
@@ -104,6 +183,8 @@ pub(super) fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
         ("client_mount_timeout", &open_s),
         ("rados_mon_op_timeout", &open_s),
         ("rados_osd_op_timeout", &open_s),
+        // What takes longer fails; that is no reason to give up the image's object map for good.
+        ("rbd_invalidate_object_map_on_timeout", "false"),
         // It is told by errors.
         ("log_to_stderr", "false"),
         ("err_to_stderr", "false"),
@@ -124,6 +205,30 @@ pub(super) fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
     Ok(cluster)
 }
 
+/// Longest id of an image, in bytes, with what stands before it.
+const ID_BYTES_MAX: usize = 256;
+
+/// The id of an image, by its name.
+pub(super) fn image_id(cluster: &mut Cluster, image: &str) -> Result<String, Errno> {
+    let found = cluster.content(&format!("rbd_id.{image}"), ID_BYTES_MAX)?;
+    let id = found.as_ref().and_then(|(bytes, _)| text_of(bytes));
+    id.map(str::to_owned).ok_or(Errno::NOENT)
+}
+
+/// A text as Ceph encodes it: its length in four bytes, and its bytes.
+fn text_of(bytes: &[u8]) -> Option<&str> {
+    let (len, text) = bytes.split_first_chunk::<4>()?;
+    let text = text.get(..u32::from_le_bytes(*len) as usize)?;
+    std::str::from_utf8(text).ok().filter(|text| !text.is_empty() && !text.contains('\0'))
+}
+
+/// An image's id, and the version of its header.
+fn known_header(cluster: &mut Cluster, spec: &RbdSpec) -> Result<(String, u64), RbdError> {
+    let id = image_id(cluster, &spec.image).map_err(|errno| open_error(spec, errno))?;
+    let version = cluster.version(&format!("rbd_header.{id}"));
+    Ok((id, version.map_err(|errno| open_error(spec, errno))?))
+}
+
 /// How long operations may take from now on, in s; 0: as long as they do.
 pub(super) fn set_patience(cluster: &Cluster, seconds: u64) {
     let seconds = seconds.to_string();
@@ -139,13 +244,8 @@ pub(super) fn set_closing_patience(cluster: &Cluster) {
     set_patience(cluster, OPEN_S);
 }
 
-/// Takes the exclusive lock, once no other living client has it.
-fn lock(
-    spec: &RbdSpec,
-    image: &Image,
-    header: String,
-    wait: &mut dyn FnMut(&str) -> bool,
-) -> Result<Held, RbdError> {
+/// Whether what an owner acknowledges is on the disks, and one host writes at a time.
+fn check(image: &Image) -> Result<(), RbdError> {
     for (option, value) in image.settings().map_err(io("its configuration"))? {
         if caches(&option, &value) {
             return Err(RbdError::Cached(format!("{option} = {}", value.escape_debug())));
@@ -154,6 +254,19 @@ fn lock(
     if image.features().map_err(io("features"))? & EXCLUSIVE_LOCK == 0 {
         return Err(RbdError::NoExclusiveLock);
     }
+    Ok(())
+}
+
+/// Takes the exclusive lock, once no other living client has it.
+fn lock(
+    spec: &RbdSpec,
+    image: &Image,
+    header: String,
+    by_word: bool,
+    wait: &mut Waits<'_>,
+) -> Result<Held, RbdError> {
+    // Whose lease is over.
+    let mut waited_for = None;
     let failed = |errno| access(spec, "lock the image", errno);
     let client = image.cluster().instance();
     let own_text = Owner::this(client).map(|owner| owner.to_string()).unwrap_or_default();
@@ -169,13 +282,13 @@ fn lock(
         let text = image.cluster().attribute(&header, owner::NAME, owner::BYTES_MAX);
         let owner = text.and_then(|text| Owner::parse(&text));
         let owner = owner.filter(|owner| locker.client == format!("client.{}", owner.client));
-        if !is_dead(image, &locker, owner.as_ref()).map_err(failed)? {
+        let Some(gone) = gone(image, &locker, owner.as_ref(), by_word).map_err(failed)? else {
             let holder = describe(&locker, owner.as_ref());
-            if wait(&holder) {
+            if wait(Wait::Holder(&holder)) {
                 continue;
             }
             return Err(RbdError::InUse(holder));
-        }
+        };
         // A client that was away for a while comes back with another watch, and renames its lock.
         if image.cluster().locker(&header).map_err(failed)?.as_ref() != Some(&locker) {
             continue;
@@ -183,13 +296,20 @@ fn lock(
         tracing::info!(
             image = spec.image_spec(),
             client = locker.client,
+            ?gone,
             "taking over the lock of a client that is gone"
         );
         image.cluster().fence(&locker.address).map_err(|errno| match errno {
             Errno::PERM | Errno::ACCESS => caps(spec, "fence off the client that held the lock"),
             errno => RbdError::Io { during: "fencing off the former holder", errno },
         })?;
-        // Fencing takes a while; the header is as it was as long as its version is.
+        if gone != Gone::Process && waited_for.as_ref() != Some(&locker.client) {
+            // Behind this no look of its own shows it its lock: the header's OSD knows of the fence.
+            image.cluster().version(&header).map_err(failed)?;
+            outwait(wait).map_err(|()| RbdError::InUse(describe(&locker, owner.as_ref())))?;
+            waited_for = Some(locker.client.clone());
+        }
+        // That takes a while; the header is as it was as long as its version is.
         let found = image.cluster().version(&header).map_err(failed)?;
         let Some(before) = note_owner(image, &header, &own_text, found).map_err(failed)? else {
             continue;
@@ -209,12 +329,13 @@ fn lock(
     // what is read with the newest map comes behind its last write.
     image.cluster().wait_for_map().map_err(failed)?;
     let now = image.cluster().version(&header).map_err(failed)?;
+    let seen_ns = now_ns();
     let own = image.cluster().locker(&header).map_err(failed)?;
     let own = own.filter(|own| own.client == format!("client.{client}"));
     let own = own.ok_or_else(|| RbdError::InUse("another client".into()))?;
     let alone = step.was_alone(before, now);
     tracing::debug!(image = spec.image_spec(), found, before, now, ?step, alone, "locked");
-    Ok(Held::Image { header, own, found: if alone { found } else { 0 } })
+    Ok(Held::Image { header, own, found: if alone { found } else { 0 }, seen_ns })
 }
 
 /// Whether a setting has librbd acknowledge what is not on the disks of all replicas. An image's own
@@ -244,19 +365,49 @@ pub(super) fn note_owner(
     }
 }
 
-/// Whether the client that has the lock is known to be gone: a daemon of this host whose process
-/// there is no more, or a client that the cluster has forgotten.
-fn is_dead(image: &Image, locker: &Locker, owner: Option<&Owner>) -> Result<bool, Errno> {
+/// How it is known that a client is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Gone {
+    /// A daemon of this host, whose process there is no more.
+    Process,
+    /// The cluster has forgotten it. It may be cut off, or stopped.
+    Watch,
+    /// A daemon that the operator vouches for. It may be, too.
+    Word,
+}
+
+/// Waits until what a client that was fenced off may have cached is not served there any more.
+fn outwait(wait: &mut Waits<'_>) -> Result<(), ()> {
+    let (since, lease_ns) = (now_ns(), TAKE_AFTER.as_nanos());
+    while u128::from(now_ns().saturating_sub(since)) < lease_ns {
+        if !wait(Wait::Lease) {
+            return Err(());
+        }
+    }
+    Ok(())
+}
+
+/// Whether the client that has the lock is known to be gone, and how.
+fn gone(
+    image: &Image,
+    locker: &Locker,
+    owner: Option<&Owner>,
+    by_word: bool,
+) -> Result<Option<Gone>, Errno> {
     if owner.is_some_and(Owner::is_dead) {
-        return Ok(true);
+        return Ok(Some(Gone::Process));
+    }
+    // The word is of another daemon, not of clients of any kind.
+    if by_word && owner.is_some() {
+        return Ok(Some(Gone::Word));
     }
     // A lock that was made by hand (`rbd lock add`) has no watch.
     let Some(watch) = locker.cookie.strip_prefix(AUTO).and_then(|number| number.parse().ok())
     else {
-        return Ok(false);
+        return Ok(None);
     };
     let watches: Vec<u64> = image.watches()?;
-    Ok(!watches.contains(&watch))
+    Ok((!watches.contains(&watch)).then_some(Gone::Watch))
 }
 
 fn describe(locker: &Locker, owner: Option<&Owner>) -> String {

@@ -19,12 +19,18 @@
 //!
 //! # Snapshots
 //! A snapshot can't be written: the same one is the proof.
+//!
+//! # A snapshot that was left
+//! The proof of a clean end may also name a snapshot of the image that was taken then, under the lock and
+//! behind the last write ([`Seen::Left`]). If others have written since, what may differ from it is what they
+//! have changed (`returning`).
 
 use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 
 /// What the layout of the 64 bytes is called, of an image and of a snapshot.
 const IMAGE: u64 = 0x3000_0001;
 const SNAP: u64 = 0x3000_0002;
+const LEFT: u64 = 0x3000_0003;
 
 /// Which image it is, whatever it is called.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,6 +83,13 @@ pub(super) enum Seen {
     },
     /// A snapshot, by its number.
     Snap(u64),
+    /// Of an image that was let go of, when nobody else had written it since it was opened.
+    Left {
+        /// Version of the header then; 0 if another client may have had the lock before it was read.
+        version: u64,
+        /// Number of the snapshot that was taken before.
+        snap: u64,
+    },
 }
 
 impl Seen {
@@ -84,6 +97,7 @@ impl Seen {
         let (layout, first, second) = match *self {
             Self::Image { version, found } => (IMAGE, version, found),
             Self::Snap(number) => (SNAP, number, 0),
+            Self::Left { version, snap } => (LEFT, version, snap),
         };
         let mut bytes = [0; 64];
         bytes[..8].copy_from_slice(&layout.to_le_bytes());
@@ -104,6 +118,7 @@ impl Seen {
         let seen = match field(0)? {
             IMAGE => Self::Image { version: field(40)?, found: field(48)? },
             SNAP => Self::Snap(field(40)?),
+            LEFT => Self::Left { version: field(40)?, snap: field(48)? },
             _ => return None,
         };
         Some((identity, seen))
@@ -121,8 +136,8 @@ pub(crate) fn judge(recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
     }
     match (then, now) {
         (Seen::Snap(then), Seen::Snap(now)) if then == now => Belief::Unchanged,
-        (Seen::Image { version, .. }, Seen::Image { found, .. }) => {
-            if found == 0 {
+        (Seen::Image { version, .. } | Seen::Left { version, .. }, Seen::Image { found, .. }) => {
+            if found == 0 || version == 0 {
                 Belief::Unknown
             } else if version == found {
                 Belief::Unchanged
@@ -134,6 +149,16 @@ pub(crate) fn judge(recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
             }
         }
         _ => Belief::Changed,
+    }
+}
+
+/// The number of the snapshot that was left, if the token is of an end that left one of this image: in
+/// another pool the number may be another snapshot's.
+#[cfg_attr(not(feature = "ceph"), allow(dead_code, reason = "tested without images"))]
+pub(super) fn left(token: &ProofToken, of: &Identity) -> Option<u64> {
+    match Seen::unpack(token)? {
+        (identity, Seen::Left { snap, .. }) if identity == *of => Some(snap),
+        _ => None,
     }
 }
 
@@ -169,6 +194,27 @@ mod tests {
         assert_eq!(belief(&then, &Seen::Snap(40)), Belief::Changed);
         assert_eq!(belief(&Seen::Snap(4), &Seen::Snap(4)), Belief::Unchanged);
         assert_eq!(belief(&Seen::Snap(4), &Seen::Snap(5)), Belief::Changed);
+    }
+
+    #[test]
+    fn an_end_that_left_a_snapshot_proves_as_much_as_any() {
+        let left = |version| Seen::Left { version, snap: 7 };
+        let now = |found| Seen::Image { version: 90, found };
+        assert_eq!(belief(&left(40), &now(40)), Belief::Unchanged);
+        assert_eq!(belief(&left(40), &now(43)), Belief::Unknown);
+        assert_eq!(belief(&left(40), &now(39)), Belief::Changed);
+        // Another client may have come before the version was read.
+        for found in [0, 1, 40] {
+            assert_eq!(belief(&left(0), &now(found)), Belief::Unknown, "{found}");
+        }
+        let token = |seen: &Seen| seen.pack(&identity("a"));
+        let named = |token: &ProofToken| super::left(token, &identity("a"));
+        assert_eq!(named(&token(&left(40))), Some(7));
+        assert_eq!(named(&token(&left(40)).of_attachment(9)), Some(7));
+        assert_eq!(named(&left(40).pack(&identity("b"))), None, "of another image");
+        assert_eq!(named(&token(&now(40))), None);
+        assert_eq!(named(&token(&Seen::Snap(7))), None);
+        assert_eq!(named(&ProofToken([2; 64])), None);
     }
 
     #[test]

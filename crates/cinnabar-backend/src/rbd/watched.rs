@@ -2,11 +2,12 @@
 //! to do.
 
 use super::sys::{Locker, Look, Seen};
+use cinnabar_rados::standing::now_ns;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 
 /// How often it is looked.
-pub(super) const LOOK_EVERY: Duration = Duration::from_secs(5);
+pub(super) const LOOK_EVERY: Duration = Duration::from_secs(3);
 
 /// What a look shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,20 +23,31 @@ pub(super) enum Verdict {
     Unknown(Errno),
 }
 
+/// What a look has shown.
+pub(super) struct Looked {
+    pub(super) verdict: Verdict,
+    /// The header's version, if it answered.
+    pub(super) version: Option<u64>,
+    /// When the look began, in ns of [`now_ns`].
+    pub(super) began_ns: u64,
+}
+
 /// See the module.
 pub(super) struct Watched {
     look: Look,
-    /// The lock; none of a snapshot, which may be looked at by any client that is not fenced off.
+    /// The lock; none of a snapshot or a standby, which may be read by any client that is not fenced off.
     own: Option<Seen>,
     /// When the last look began.
     since: Instant,
+    began_ns: u64,
     under_way: bool,
 }
 
 impl Watched {
     pub(super) fn new(look: Look, own: Option<&Locker>) -> Self {
         let seen = |own: &Locker| Seen { client: own.client.clone(), cookie: own.cookie.clone() };
-        Self { look, own: own.map(seen), since: Instant::now(), under_way: false }
+        let since = Instant::now();
+        Self { look, own: own.map(seen), since, began_ns: 0, under_way: false }
     }
 
     /// When the look under way began.
@@ -43,22 +55,28 @@ impl Watched {
         self.under_way.then_some(self.since)
     }
 
-    /// Looks again if it is time to; or what the look has shown that was under way.
-    pub(super) fn step(&mut self, now: Instant) -> Option<Verdict> {
-        if self.under_way {
+    /// Looks again if it is time to, or `at_once`; or what the look has shown that was under way.
+    pub(super) fn step(&mut self, now: Instant, at_once: bool) -> Option<Looked> {
+        let answer = if self.under_way {
             let answer = self.look.taken()?;
             self.under_way = false;
-            return Some(judge(&mut self.own, answer));
-        }
-        if now.duration_since(self.since) < LOOK_EVERY {
-            return None;
-        }
-        self.since = now;
-        match self.look.start() {
-            Ok(()) => self.under_way = true,
-            Err(errno) => return Some(judge(&mut self.own, Err(errno))),
-        }
-        None
+            answer
+        } else {
+            if now.duration_since(self.since) < LOOK_EVERY && !at_once {
+                return None;
+            }
+            (self.since, self.began_ns) = (now, now_ns());
+            match self.look.start() {
+                Ok(()) => {
+                    self.under_way = true;
+                    return None;
+                }
+                Err(errno) => Err(errno),
+            }
+        };
+        let version = answer.as_ref().ok().map(|(_, version)| *version);
+        let verdict = judge(&mut self.own, answer.map(|(seen, _)| seen));
+        Some(Looked { verdict, version, began_ns: self.began_ns })
     }
 }
 

@@ -3,15 +3,21 @@
 //! librados repeats by itself what a lost connection owes, for as long as it takes: a cluster that is out of reach shows here by completions that do not come. Another
 //! client that takes the lock shows by an error, which is final: the volume has to be attached again.
 
+use super::error::RbdError;
 use super::job::Job;
 use super::mailbox::{Mailbox, Registration, drain};
+use super::open::{self, Held, Mode, Opened};
+use super::spec::RbdSpec;
 use super::sys::Image;
-use super::watched::{self, Verdict, Watched};
+use super::view::View;
+use super::watched::{self, Looked, Verdict, Watched};
 use crate::nbd::Sink;
 use crate::port::{Extent, FileId, Task, Whole};
+use cinnabar_driver::CloneMap;
 use cinnabar_engine::units::ByteSpan;
+use cinnabar_rados::standing::SeenLock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
@@ -32,11 +38,18 @@ pub(super) struct Worker {
     /// Goes before the image, whose connection it uses.
     watched: Watched,
     image: Arc<Image>,
+    /// What it has itself, as long as it has the lock.
+    own: Option<Arc<CloneMap>>,
     mailbox: Arc<Mailbox>,
-    /// Announces completions.
-    events: OwnedFd,
+    /// Announces completions, and answers of looks.
+    events: Arc<OwnedFd>,
+    spec: RbdSpec,
     /// For the log.
     name: String,
+    /// What a standby has read.
+    view: Option<View>,
+    /// For how long the lock counts as held.
+    lease: Arc<SeenLock>,
     /// Of the image now: all of it is void when the lock is lost.
     size_bytes: Box<dyn Fn() -> u64 + Send>,
     read_only: bool,
@@ -65,17 +78,27 @@ impl Worker {
     pub(super) fn new(
         image: Arc<Image>,
         mailbox: Arc<Mailbox>,
-        events: OwnedFd,
-        (name, read_only): (String, bool),
-        watched: Watched,
+        events: Arc<OwnedFd>,
+        spec: RbdSpec,
+        (watched, lease): (Watched, Arc<SeenLock>),
+        (held, own): (&Held, Option<Arc<CloneMap>>),
         size_bytes: Box<dyn Fn() -> u64 + Send>,
     ) -> Self {
+        let view = match held {
+            Held::Standby(version) => Some(View::new(*version)),
+            Held::Image { .. } | Held::Snap(_) => None,
+        };
+        let read_only = held.own().is_none();
         Self {
             watched,
             image,
+            own,
             mailbox,
             events,
-            name,
+            name: spec.image_spec(),
+            spec,
+            view,
+            lease,
             size_bytes,
             read_only,
             waiting: VecDeque::new(),
@@ -106,6 +129,7 @@ impl Worker {
             }
             if mail.closed {
                 self.refuse_waiting(Errno::CANCELED);
+                self.give_up_view(Errno::CANCELED);
                 if self.under_way.is_empty() {
                     break;
                 }
@@ -115,6 +139,9 @@ impl Worker {
             self.collect();
             self.watch();
             self.look();
+        }
+        if self.view.is_some() {
+            open::set_closing_patience(&self.image.cluster());
         }
         // The image may be closed here, which takes as long as the cluster does.
     }
@@ -131,6 +158,10 @@ impl Worker {
         }
         if job.writes() && (self.read_only || self.released) {
             return job.finish(Err(Errno::ROFS));
+        }
+        if job.is_flush() && self.read_only {
+            // Nothing was written here.
+            return job.finish(Ok(()));
         }
         self.waiting.push_back(job);
     }
@@ -165,6 +196,10 @@ impl Worker {
     }
 
     fn tell_all(&mut self) {
+        // Before anyone hears of it: another client may have written what was the parent's.
+        if let Some(own) = &self.own {
+            own.lose();
+        }
         self.untold = true;
         let ports = std::mem::take(&mut self.ports);
         for (sink, file) in &ports {
@@ -175,6 +210,9 @@ impl Worker {
 
     /// Starts what waits, as far as there is room.
     fn start(&mut self) {
+        if self.view.as_ref().is_some_and(View::is_stale) && !self.opens_again() {
+            return;
+        }
         while self.under_way.len() < DEPTH_MAX
             && let Some(job) = self.waiting.pop_front()
         {
@@ -198,7 +236,7 @@ impl Worker {
     fn wait(&mut self) {
         let mut polls = [
             PollFd::from_borrowed_fd(self.mailbox.bell(), PollFlags::IN),
-            PollFd::new(&self.events, PollFlags::IN),
+            PollFd::new(&*self.events, PollFlags::IN),
         ];
         let idle = self.under_way.is_empty() && self.watched.under_way().is_none();
         let timeout = if idle { watched::LOOK_EVERY } else { LOOK_EVERY };
@@ -208,7 +246,7 @@ impl Worker {
     }
 
     fn collect(&mut self) {
-        drain(&self.events);
+        drain(&*self.events);
         let mut collected = std::mem::take(&mut self.collected);
         self.image.collect(&mut collected);
         if !collected.is_empty() {
@@ -229,6 +267,13 @@ impl Worker {
     fn end(&mut self, job: Box<Job>, mut result: Result<(), Errno>) {
         self.under_way.remove(&job.number);
         // EROFS: a write without the lock. ESHUTDOWN: of a client that was fenced off.
+        if let Some(view) = &mut self.view {
+            return match result {
+                Ok(()) => view.read(job),
+                Err(Errno::SHUTDOWN) => view.cut_off(job),
+                Err(_) => job.finish(Err(Errno::IO)),
+            };
+        }
         let is_lost = self.lost
             || result == Err(Errno::SHUTDOWN)
             || job.writes() && result == Err(Errno::ROFS);
@@ -248,6 +293,7 @@ impl Worker {
         if std::mem::replace(&mut self.lost, true) {
             return;
         }
+        self.lease.lose();
         tracing::error!(image = self.name, "{LOST}");
         self.mailbox.set_trouble(Some(LOST.into()));
         self.tell_all();
@@ -279,12 +325,29 @@ impl Worker {
         if self.watched.under_way().is_none() && (self.lost || self.mailbox.is_released()) {
             return;
         }
-        let Some(verdict) = self.watched.step(Instant::now()) else { return };
+        loop {
+            let waits = self.view.as_ref().is_some_and(View::waits);
+            let before = self.watched.under_way().is_some();
+            let looked = self.watched.step(Instant::now(), waits);
+            let begins = !before && self.watched.under_way().is_some();
+            match (&mut self.view, looked) {
+                (_, Some(looked)) => self.looked(&looked),
+                (Some(view), None) if begins => return view.looks(),
+                (_, None) => return,
+            }
+        }
+    }
+
+    fn looked(&mut self, looked: &Looked) {
+        let Looked { verdict, version, began_ns } = *looked;
         if !matches!(verdict, Verdict::Unknown(Errno::TIMEDOUT)) {
             self.note_answer();
         }
+        if self.view.is_some() {
+            return self.looked_at_header(verdict, version);
+        }
         match verdict {
-            Verdict::Ours => {}
+            Verdict::Ours => self.lease.confirm(began_ns),
             _ if self.lost || self.mailbox.is_released() => {}
             Verdict::Lost => self.lose(),
             Verdict::Regained => {
@@ -296,6 +359,76 @@ impl Worker {
             }
             Verdict::Unknown(errno) => {
                 tracing::warn!(image = self.name, %errno, "who has the lock can't be told");
+            }
+        }
+    }
+
+    /// What a standby has read is good, or has to be read again.
+    fn looked_at_header(&mut self, verdict: Verdict, version: Option<u64>) {
+        let view = self.view.as_mut().expect("of a standby");
+        match (verdict, version) {
+            (Verdict::Lost, _) => view.outdated(),
+            (Verdict::Unknown(errno), _) => {
+                tracing::warn!(image = self.name, %errno, "a standby can't look at the image's header");
+                self.give_up_view(Errno::IO);
+            }
+            (_, version) => {
+                for job in view.found(version.unwrap_or_default()) {
+                    job.finish(Ok(()));
+                }
+            }
+        }
+    }
+
+    fn give_up_view(&mut self, errno: Errno) {
+        let jobs = self.view.as_mut().map(View::give_up).unwrap_or_default();
+        for job in jobs {
+            job.finish(Err(errno));
+        }
+    }
+
+    /// Opens the image of a standby again, once nothing of it is under way. True if it is open.
+    fn opens_again(&mut self) -> bool {
+        if !self.under_way.is_empty() {
+            return false;
+        }
+        let opened = open::open(&self.spec, (Mode::Standby, false), &self.events, &mut |_| false);
+        let opened = opened.and_then(|opened| {
+            let announced = opened.image.announce(self.events.as_fd());
+            announced.map_err(|errno| RbdError::Io { during: "completions", errno })?;
+            Ok(opened)
+        });
+        match opened {
+            Ok(Opened { look, image, held: Held::Standby(version), .. }) => {
+                tracing::debug!(
+                    image = self.name,
+                    version,
+                    "the header has changed: opened it again"
+                );
+                self.watched = Watched::new(look, None);
+                let old = std::mem::replace(&mut self.image, Arc::new(image));
+                open::set_closing_patience(&old.cluster());
+                drop(old);
+                self.mailbox.set_trouble(None);
+                let view = self.view.as_mut().expect("of a standby");
+                let (jobs, goes_on) = view.opened(version);
+                for mut job in jobs.into_iter().rev() {
+                    if goes_on {
+                        job.again();
+                        self.waiting.push_front(job);
+                    } else {
+                        job.finish(Err(Errno::IO));
+                    }
+                }
+                true
+            }
+            Ok(_) => unreachable!("a standby was asked for"),
+            Err(error) => {
+                tracing::warn!(image = self.name, reason = %error, "a standby can't open the image again");
+                self.mailbox.set_trouble(Some(error.to_string()));
+                self.give_up_view(Errno::IO);
+                self.refuse_waiting(Errno::IO);
+                false
             }
         }
     }

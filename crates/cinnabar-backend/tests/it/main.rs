@@ -10,6 +10,7 @@ mod cache_device;
 mod durable;
 mod fuse;
 mod hung;
+mod hybrid;
 mod locks;
 mod many;
 mod nbd;

@@ -51,7 +51,11 @@ impl Rig {
     }
 
     pub(crate) fn with(mode: IoMode, path: &Path, options: &OpenOptions) -> Self {
-        let disk = Arc::new(Disk::open(path, options).expect("it opens"));
+        Self::of(mode, Disk::open(path, options).expect("it opens"))
+    }
+
+    pub(crate) fn of(mode: IoMode, disk: Disk) -> Self {
+        let disk = Arc::new(disk);
         let mut port = port::open(mode).expect("a port");
         let file = port.register(Arc::clone(&disk)).expect("it registers");
         Self { port, file, disk }

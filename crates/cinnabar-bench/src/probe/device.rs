@@ -49,7 +49,7 @@ impl Device {
         }
         let scratch = match (target.size_bytes, &spec.place) {
             (None, _) => None,
-            (Some(_), Place::Nbd(_) | Place::Rbd(_)) => {
+            (Some(_), Place::Nbd(_) | Place::Rbd(_) | Place::Hybrid(_)) => {
                 return Err(ProbeError::NotAFile(target.text.clone()));
             }
             (Some(bytes), Place::File(path)) => {

@@ -187,6 +187,7 @@ impl Same {
             Place::File(path) => Self::of_path(path),
             Place::Nbd(server) => Self::Server(server.place()),
             Place::Rbd(image) => Self::Server(image.place()),
+            Place::Hybrid(volume) => Self::Server(volume.place()),
         }
     }
 

@@ -10,13 +10,18 @@
 
 use super::background::{Opening, Task};
 use super::clock::after;
+use super::clones;
+use super::control::command_error;
 use super::disks::{OpenedVolume, Taken};
 use super::plane::Plane;
+use cinnabar_config::peer::{check_movable, check_one_way};
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
 use cinnabar_frontend::nbd::{Export, ExportId};
 use cinnabar_messages::{
-    NbdAddress, StartConfig, StartError, StartErrorKind, Subject, VolumeConfig, Waiting,
+    AnswerTo, CommandError, CommandErrorKind, NbdAddress, Peer, StartConfig, StartError,
+    StartErrorKind, Subject, VolumeConfig, Waiting,
 };
+use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -47,6 +52,8 @@ struct Absent {
     stand_in: Option<ExportId>,
     /// The data thread that has it.
     thread: usize,
+    /// Who wants it as a standby.
+    asker: Option<AnswerTo<()>>,
 }
 
 /// All of them, in the order in which they were found absent.
@@ -131,15 +138,19 @@ impl Plane {
                 trying: Some(attempt),
                 stand_in: None,
                 thread: 0,
+                asker: None,
             });
         }
         let mut results = self.first_tries(config, first)?;
         check_twins(config, first, &results)?;
+        let mut mismatches = mismatches(config, first, &results);
         let mut opened = Vec::new();
         for (volume, attempt) in config.volumes.iter().zip(first..) {
             let Some(result) = results.remove(&attempt) else { continue };
+            let mismatch = mismatches.remove(&attempt).map_or(Ok(()), Err);
             let result = result.and_then(|found| {
-                super::disks::check_taken(volume, &found.identity(), &taken).map(|()| found)
+                super::disks::check_taken(volume, &found.identity(), &taken)?;
+                mismatch.map(|()| found)
             });
             match result {
                 Ok(found) => {
@@ -225,6 +236,7 @@ impl Plane {
             trying: None,
             stand_in: None,
             thread: 0,
+            asker: None,
         });
         if let Err(error) = self.stand_in(self.absents.list.len() - 1) {
             tracing::warn!(reason = %error, "clients of a volume that waits find no socket");
@@ -247,6 +259,30 @@ impl Plane {
         if let Some(next) = idle.map(|absent| absent.next_try).min() {
             self.look_at = Some(self.look_at.map_or(next, |at| at.min(next)));
         }
+    }
+
+    /// A volume that waits is one of two hosts' from now on: it is tried at once. Answered when it stands by,
+    /// or that has failed; then it goes on waiting.
+    pub(super) fn try_as_standby(
+        &mut self,
+        now: Instant,
+        name: &str,
+        peer: Peer,
+        answer: AnswerTo<()>,
+    ) {
+        let found = self.absents.list.iter_mut().find(|absent| absent.config.name == name);
+        let absent = found.filter(|_| self.stop.is_none());
+        let Some(absent) = absent else { return drop(answer.send(Err(CommandError::gone()))) };
+        let checked = check_movable(true, absent.config.mode, absent.config.read_only);
+        let is_clone = absent.config.parent.is_some();
+        if let Err(error) = checked.and_then(|()| check_one_way(true, is_clone)) {
+            let error = CommandError::new(CommandErrorKind::Invalid, error.message, error.hint);
+            return drop(answer.send(Err(error)));
+        }
+        absent.config.peer = Some(peer);
+        // What comes of a try under way is closed again: it would serve the volume.
+        (absent.asker, absent.trying, absent.next_try) = (Some(answer), None, now);
+        self.retry_absent(now);
     }
 
     fn try_again(&mut self, at: usize) {
@@ -306,7 +342,7 @@ impl Plane {
                     waited_s,
                     "the back end is there"
                 );
-                self.attach(key, None);
+                self.attach(key, absent.asker);
             }
             Err(error) => {
                 if let Err(error) = self.stand_in(at) {
@@ -325,6 +361,9 @@ impl Plane {
         let now = self.lane.clock.now();
         let absent = &mut self.absents.list[at];
         absent.trying = None;
+        if let Some(asker) = absent.asker.take() {
+            let _ = asker.send(Err(command_error(error)));
+        }
         absent.tries += 1;
         let pause = pause(absent.tries);
         absent.next_try = after(now, pause);
@@ -363,6 +402,21 @@ impl Plane {
     }
 }
 
+/// Clones that are none of their parent volumes, as far as both are open.
+fn mismatches(config: &StartConfig, first: u64, results: &Results) -> BTreeMap<u64, StartError> {
+    let disk = |attempt: u64| results.get(&attempt)?.as_ref().ok().map(|opened| &opened.disk);
+    let named = |name: &String| {
+        let mut all = config.volumes.iter().zip(first..);
+        all.find(|(volume, _)| volume.name == *name).and_then(|(_, attempt)| disk(attempt))
+    };
+    let wrong = |(volume, attempt): (&VolumeConfig, u64)| {
+        let parent = volume.parent.as_ref().and_then(named);
+        let error = clones::check(volume, disk(attempt)?, parent).err()?;
+        Some((attempt, error))
+    };
+    config.volumes.iter().zip(first..).filter_map(wrong).collect()
+}
+
 /// Two volumes that are one file: the second one opened finds it locked, whichever that was.
 fn check_twins(config: &StartConfig, first: u64, results: &Results) -> Result<(), StartError> {
     let all = || config.volumes.iter().zip(first..);
@@ -385,7 +439,7 @@ fn check_twins(config: &StartConfig, first: u64, results: &Results) -> Result<()
     Ok(())
 }
 
-type Results = std::collections::BTreeMap<u64, Result<Box<OpenedVolume>, StartError>>;
+type Results = BTreeMap<u64, Result<Box<OpenedVolume>, StartError>>;
 
 /// What clients read: one line, of a length that the protocol allows.
 fn turned_away(name: &str, reason: &str) -> String {

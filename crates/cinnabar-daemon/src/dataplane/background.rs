@@ -5,11 +5,14 @@
 
 use super::device::{self, OpenedDevice};
 use super::disks::{self, OpenedVolume, Taken};
+use super::migrate::{self, Arrival, MoveDone, MoveStep, WarmDone, WarmStep, WarmTask};
 use super::resize::RoomAsked;
+use super::returns::{self, Compared, Swept};
 use super::watch::Sizes;
 use super::writes::{Claims, Known, Subject};
 use cinnabar_backend::disk::{Disk, DiskError, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, Ledger, StateError};
+use cinnabar_backend::returning::{ReturnError, SnapNames};
 use cinnabar_backend::{Proof, ProofError, Waker};
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_driver::pending_proofs::GenerationHeld;
@@ -19,8 +22,9 @@ use cinnabar_messages::{
 };
 use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Weak, mpsc};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Tasks of those that queue that are under way at a time.
 const THREADS_MAX: usize = 8;
@@ -32,7 +36,12 @@ pub(super) enum Task {
     /// Open a volume's backend.
     Open(Opening),
     /// Prove that nobody wrote the disk of this volume, which was detached.
-    Take { volume: usize, disk: Arc<Disk> },
+    /// It leaves a snapshot first, by one of these names, until then.
+    Take { volume: usize, disk: Arc<Disk>, snap: Option<(SnapNames, Instant)> },
+    /// What has changed of this disk since the snapshot of this number.
+    Compare { subject: Subject, disk: Arc<Disk>, snap: u64, given_up: Arc<AtomicBool> },
+    /// Remove snapshots of these names, and the one of this number.
+    Sweep { subject: Subject, disk: Weak<Disk>, names: SnapNames, number: Option<u64> },
     /// Flush this disk of this volume and take its proof as it stands.
     Prove { volume: usize, disk: Arc<Disk> },
     /// New generations for these volumes.
@@ -59,6 +68,10 @@ pub(super) enum Task {
     Unclaim { subject: Subject, claims: Claims },
     /// The same of a volume that is not served, and whose writes were given up.
     Discard { claims: Claims, answer: AnswerTo<()> },
+    /// A step of a volume that moves between two hosts.
+    Move { subject: Subject, step: Box<MoveStep> },
+    /// Something of the blocks that move from one host's cache to the other's.
+    Warm(WarmTask),
     /// These volumes are recorded on that device from now on.
     Entrust { ledger: Ledger, names: Vec<String>, device: DeviceId, path: PathBuf },
 }
@@ -103,6 +116,14 @@ pub(super) enum Finished {
         id: ReplacementId,
         result: Result<Box<OpenedDevice>, CommandError>,
     },
+    Compared {
+        subject: Subject,
+        result: Compared,
+    },
+    Swept {
+        subject: Subject,
+        swept: Swept,
+    },
     Measured(Sizes),
     RoomKnown(RoomAsked, Result<(), DiskError>),
     Grown {
@@ -112,6 +133,14 @@ pub(super) enum Finished {
         answer: AnswerTo<u64>,
     },
     Entrusted(Result<(), StateError>),
+    Moved {
+        subject: Subject,
+        what: MoveDone,
+    },
+    Warm {
+        task: Arrival,
+        what: WarmDone,
+    },
     Claimed {
         subject: Subject,
         result: Result<(), String>,
@@ -135,6 +164,8 @@ pub(super) struct Background {
     urgent: usize,
     /// Cache devices that are being opened; those that hang keep a thread each.
     pub(super) devices: usize,
+    /// Blocks that are being read for other hosts, by request.
+    pub(super) reads: usize,
     sender: mpsc::Sender<Finished>,
     receiver: mpsc::Receiver<Finished>,
     waker: Waker,
@@ -150,6 +181,7 @@ impl Background {
             trying: 0,
             urgent: 0,
             devices: 0,
+            reads: 0,
             sender,
             receiver,
             waker,
@@ -162,7 +194,11 @@ impl Background {
         if task.is_urgent() {
             self.urgent += 1;
             self.spawn(task);
-        } else if matches!(task, Task::Measure { .. } | Task::AskRoom(_)) {
+        } else if matches!(task, Task::Measure { .. } | Task::AskRoom(_) | Task::Warm(_))
+            || matches!(task, Task::Compare { .. } | Task::Sweep { .. })
+            || task.only_asks()
+        {
+            self.reads += usize::from(is_reading(&task));
             self.spawn(task);
         } else if matches!(task, Task::OpenDevice { .. }) {
             self.devices += 1;
@@ -197,7 +233,12 @@ impl Background {
     fn count(&mut self, finished: &Finished) {
         if finished.is_urgent() {
             self.urgent -= 1;
-        } else if matches!(finished, Finished::Measured(_) | Finished::RoomKnown(..)) {
+        } else if let Finished::Warm { what, .. } = finished {
+            self.reads -= usize::from(matches!(what, WarmDone::Read(..)));
+        } else if matches!(finished, Finished::Measured(_) | Finished::RoomKnown(..))
+            || matches!(finished, Finished::Compared { .. } | Finished::Swept { .. })
+            || finished.only_asked()
+        {
             // Not counted: nobody waits for it, a stop neither.
         } else if matches!(finished, Finished::DeviceOpened { .. }) {
             self.devices -= 1;
@@ -244,7 +285,7 @@ impl Background {
         if let Err(error) = thread.spawn(work) {
             tracing::warn!(%error, "no thread for a slow operation; the data thread does it");
             if let Some(task) = slot.lock().ok().and_then(|mut slot| slot.take()) {
-                let _ = self.sender.send(task.run());
+                let _ = self.sender.send(task.run_here());
                 self.waker.wake();
             }
         }
@@ -252,7 +293,7 @@ impl Background {
 }
 
 impl Task {
-    const fn is_urgent(&self) -> bool {
+    fn is_urgent(&self) -> bool {
         matches!(
             self,
             Self::Prove { .. }
@@ -262,7 +303,24 @@ impl Task {
                 | Self::Claim { .. }
                 | Self::Unclaim { .. }
                 | Self::Discard { .. }
-        )
+        ) || matches!(self, Self::Move { step, .. } if !step.only_asks())
+    }
+
+    /// A question to another host, or to storage that may be silent: nothing comes of it but an answer.
+    fn only_asks(&self) -> bool {
+        matches!(self, Self::Move { step, .. } if step.only_asks())
+    }
+
+    /// Does it on the data thread, which must not wait for another host, nor compare images.
+    fn run_here(self) -> Finished {
+        match self {
+            Self::Warm(WarmTask { of, step }) => Finished::Warm { task: of, what: step.give_up() },
+            Self::Compare { subject, .. } => {
+                Finished::Compared { subject, result: Err(ReturnError::GivenUp) }
+            }
+            Self::Sweep { subject, .. } => Finished::Swept { subject, swept: Swept::default() },
+            task => task.run(),
+        }
     }
 
     const fn is_try(&self) -> bool {
@@ -274,7 +332,7 @@ impl Task {
             Self::Open(Opening { config, options, taken, claims, keep, answer, attempt }) => {
                 let name = config.name.clone();
                 let open = || {
-                    let mut opened = disks::open_volume(&config, &options, &taken, &claims)?;
+                    let mut opened = migrate::open(&config, &options, &taken, &claims)?;
                     if let Some((ledger, device)) = &keep {
                         let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
                         let names = std::slice::from_ref(&name);
@@ -287,18 +345,8 @@ impl Task {
                 let result = open();
                 Finished::Opened { name, result, answer, attempt }
             }
-            Self::Take { volume, disk } => {
-                let proof = disk.take_proof().unwrap_or_else(|error| {
-                    let path = disk.path().display();
-                    tracing::warn!(
-                        %path, reason = %error,
-                        "nothing proves that nobody will write the volume; its blocks are dropped"
-                    );
-                    None
-                });
-                // Before the loop hears of it: it may mean to close the disk.
-                drop(disk);
-                Finished::Taken { volume, proof }
+            Self::Take { volume, disk, snap } => {
+                Finished::Taken { volume, proof: taken(disk, snap.as_ref()) }
             }
             Self::Prove { volume, disk } => Finished::Proved { volume, result: proved(disk) },
             Self::BumpGeneration { ledger, held } => {
@@ -316,6 +364,12 @@ impl Task {
                     result => result.map(Box::new),
                 };
                 Finished::DeviceOpened { id, result }
+            }
+            Self::Compare { subject, disk, snap, given_up } => {
+                Finished::Compared { subject, result: returns::compare(disk, snap, &given_up) }
+            }
+            Self::Sweep { subject, disk, names, number } => {
+                Finished::Swept { subject, swept: returns::sweep(&disk, &names, number) }
             }
             Self::Measure { cache, volumes } => Finished::Measured(measure(cache, volumes)),
             Self::AskRoom(asked) => {
@@ -335,12 +389,36 @@ impl Task {
                 claims.unmake();
                 Finished::Discarded { name: claims.claim.volume, answer }
             }
+            Self::Move { subject, step } => Finished::Moved { subject, what: step.run() },
+            Self::Warm(WarmTask { of, step }) => Finished::Warm { task: of, what: step.run() },
             Self::Entrust { ledger, names, device, path } => {
-                let result = ledger.with(|state| state.entrust(&names, device, &path));
-                Finished::Entrusted(result)
+                Finished::Entrusted(ledger.with(|state| state.entrust(&names, device, &path)))
             }
         }
     }
+}
+
+/// The proof of a disk that is let go of.
+fn taken(disk: Arc<Disk>, snap: Option<&(SnapNames, Instant)>) -> Option<ProofToken> {
+    let taken = match snap {
+        Some((names, by)) => disk.take_proof_and_snap(names, *by),
+        None => disk.take_proof(),
+    };
+    let proof = taken.unwrap_or_else(|error| {
+        let path = disk.path().display();
+        tracing::warn!(
+            %path, reason = %error,
+            "nothing proves that nobody will write the volume; its blocks are dropped"
+        );
+        None
+    });
+    // Before the loop hears of it: it may mean to close the disk.
+    drop(disk);
+    proof
+}
+
+const fn is_reading(task: &Task) -> bool {
+    matches!(task, Task::Warm(WarmTask { step: WarmStep::Read(_), .. }))
 }
 
 /// The disk is let go of before the loop hears of it.
@@ -389,6 +467,10 @@ impl Finished {
                 | Self::Claimed { .. }
                 | Self::Unclaimed(_)
                 | Self::Discarded { .. }
-        )
+        ) || matches!(self, Self::Moved { what, .. } if !what.only_asked())
+    }
+
+    const fn only_asked(&self) -> bool {
+        matches!(self, Self::Moved { what, .. } if what.only_asked())
     }
 }

@@ -3,6 +3,7 @@
 
 use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
+use super::migrate::MoveChange;
 use super::plane::Plane;
 use super::volume::{Change, Volume};
 use cinnabar_backend::Memory;
@@ -42,8 +43,12 @@ pub(super) enum PendingCommand {
     Replace,
     /// Of the volume of this name, which is not attached.
     Forget(String, AnswerTo<()>),
+    /// Of a standby that has ended.
+    ForgetStandby,
     /// The volume of this key, attached as that, to so many bytes.
     Grow(usize, u64, u64, AnswerTo<u64>),
+    /// The volume of this key, with another proof.
+    Reproved(usize),
     /// Of the cache; by its number.
     Resize(u64),
     Close,
@@ -80,6 +85,8 @@ impl Plane {
                 Finished::GenerationsBumped(result) => self.generations_bumped(now, result),
                 Finished::DeviceOpened { id, result } => self.device_opened(id, result),
                 Finished::Entrusted(result) => self.entrusted(result),
+                Finished::Compared { subject, result } => self.compared(now, subject, result),
+                Finished::Swept { subject, swept } => self.swept(subject, swept),
                 Finished::Measured(sizes) => self.looked(&sizes),
                 Finished::RoomKnown(asked, result) => {
                     self.room_known(asked, result);
@@ -88,6 +95,8 @@ impl Plane {
                 Finished::Unclaimed(subject) => self.unclaimed(now, subject),
                 Finished::Discarded { name, answer } => self.has_gone(&name, answer, Ok(())),
                 Finished::Disowned { result, answer } => Self::disowned(result, answer),
+                Finished::Moved { subject, what } => self.move_done(now, subject, what),
+                Finished::Warm { task, what } => self.warm_done(now, task, what),
                 Finished::Grown { volume, attachment, result, answer } => {
                     self.grown(volume, attachment, result, answer);
                 }
@@ -143,6 +152,18 @@ impl Plane {
             Message::EndRecording { id, answer } => {
                 let _ = answer.send(self.end_recording(id));
             }
+            Message::Give { name, epoch, answer } => self.give(now, &name, epoch, answer),
+            Message::Hot { name, epoch, after, limit, answer } => {
+                self.hot(&name, epoch, (after, limit), answer);
+            }
+            Message::HotBlocks { name, epoch, blocks, answer } => {
+                self.hot_blocks(&name, epoch, &blocks, answer);
+            }
+            Message::MigrateOut { name, peer, answer } => self.migrate_out(&name, peer, answer),
+            Message::MigrateIn { name, peer, take, answer } => {
+                self.migrate_in(now, &name, peer, take, answer);
+            }
+            Message::MigrateCancel { name, answer } => self.migrate_cancel(&name, answer),
             Message::Stop { deadline, answer } => self.begin_stop(now, deadline, Some(answer)),
         }
     }
@@ -216,8 +237,10 @@ impl Plane {
             |volume: &Volume| volume.config.name == name && volume.writes.leaves() && discard_dirty;
         let leaving = self.volumes.iter().find(|(_, volume)| draining(volume)).map(|(key, _)| key);
         let leaving = leaving.filter(|_| self.stop.is_none());
-        let found = leaving.map_or_else(|| self.find_in_log(name), Ok);
+        let standby = self.removable_standby(name, force);
+        let found = leaving.or(standby).map_or_else(|| self.find_in_log(name), Ok);
         let result = found.and_then(|key| {
+            self.check_no_move_change(key)?;
             let connections = if force { 0 } else { self.close_if_unused(key) };
             if connections > 0 {
                 let message = format!("volume {name:?} has {connections} clients connected");
@@ -228,6 +251,7 @@ impl Plane {
         });
         match result {
             Ok(key) => {
+                self.forget_move(key);
                 if !self.remove_from_log(now, key, discard_dirty, &mut answer) {
                     self.detach(key, answer);
                 }
@@ -246,6 +270,9 @@ impl Plane {
         change: VolumeChange,
     ) -> Result<(usize, Option<VolumeMode>), CommandError> {
         let key = self.find(name)?;
+        if change.mode.is_some() {
+            self.check_mode_may_change(key)?;
+        }
         let mut config = self.volumes[key].config.clone();
         let by_operator = self.volumes[key].mode_by_operator;
         if change.mode_from.is_some_and(|from| from != config.mode || by_operator) {
@@ -281,6 +308,7 @@ impl Plane {
     pub(super) fn find(&self, name: &str) -> Result<usize, CommandError> {
         let found = self.volumes.iter().find(|(_, volume)| volume.config.name == name);
         match found {
+            Some((_, volume)) if let Some(error) = volume.is_elsewhere() => Err(error),
             Some((key, volume))
                 if volume.life.phase() == Phase::Serving
                     && !matches!(volume.change, Change::Remove) =>
@@ -339,10 +367,14 @@ impl Plane {
     fn end_answered(&mut self, key: usize, result: Result<(), Failure>) {
         match self.volumes[key].life.answered(result) {
             EndStep::Ask(command) => self.command(PendingCommand::End(key), &command),
+            // It has written nothing, and nothing is cached.
+            EndStep::TakeProof if self.stands_by(key) => self.seal(key, None),
             EndStep::TakeProof => {
                 let disk = Arc::clone(&self.volumes[key].io.disk);
-                self.background.start(Task::Take { volume: key, disk });
+                let snap = self.snap_to_leave(key);
+                self.background.start(Task::Take { volume: key, disk, snap });
             }
+            EndStep::Gone(result) if self.is_swapped(key) => self.swapped_out(key, result.is_ok()),
             EndStep::Gone(Ok(())) => self.forget_if_quiet(key),
             // That is why it is renewed.
             EndStep::Gone(Err(_)) if self.volumes[key].is_renewed() => self.forget_if_quiet(key),
@@ -361,7 +393,7 @@ impl Plane {
             PendingCommand::Open => self.opened = Some(reply.result.map(drop)),
             PendingCommand::Attach(key, answer) => self.attached(now, key, answer, &reply.result),
             PendingCommand::End(key) => self.end_answered(key, reply.result.map(drop)),
-            PendingCommand::Discard => {}
+            PendingCommand::Discard | PendingCommand::ForgetStandby => {}
             PendingCommand::Load(opened) => {
                 let report = reply.result.and_then(|answer| match answer {
                     Answer::Loaded(report) => Ok(report),
@@ -377,6 +409,7 @@ impl Plane {
             PendingCommand::Grow(key, attachment, size_bytes, answer) => {
                 self.has_grown(key, attachment, size_bytes, reply.result.map(drop), answer);
             }
+            PendingCommand::Reproved(key) => self.reproved(key, reply.result.map(drop)),
             PendingCommand::Resize(number) => self.resized(number, reply.result.map(drop)),
             PendingCommand::Close => self.closed(now, reply.result.map(drop)),
         }
@@ -392,6 +425,7 @@ impl Plane {
         match self.volumes[key].life.attached(result) {
             Ok((volume, warmth)) => {
                 self.serve(now, key, volume, warmth);
+                self.moved_in(now, key);
                 if self.attached_again(now, key, Ok(())) && !self.is_detaching() {
                     return;
                 }
@@ -403,6 +437,7 @@ impl Plane {
                 }
             }
             Err(error) if self.attached_again(now, key, Err(error)) => {}
+            Err(error) if answer.is_none() && self.not_moved_in(now, key, error) => {}
             Err(error) => {
                 self.remove_exports(key);
                 let volume = &mut self.volumes[key];
@@ -436,7 +471,13 @@ impl Plane {
         }
         // Behind what waited, and what is to be dropped first.
         self.open_gate(key, id);
+        self.link_clones();
         self.settle_warmth(vec![key]);
+        if self.volumes[key].life.is_returning() {
+            self.drops_for_return(key);
+        } else {
+            self.sweep_snaps(key);
+        }
     }
 
     /// Whether the engine has yet to answer for some volume.
@@ -446,7 +487,9 @@ impl Plane {
 
     /// The same of those that the engines were asked for.
     pub(super) fn is_asked_to_attach(&self) -> bool {
-        let joins = |volume: &Volume| matches!(volume.change, Change::Attach(_));
+        let joins = |volume: &Volume| {
+            matches!(volume.change, Change::Attach(_)) || volume.comparing.is_some()
+        };
         let attaches = |volume: &Volume| volume.life.phase() == Phase::Attaching && !joins(volume);
         self.volumes.iter().any(|(_, volume)| attaches(volume))
     }
@@ -457,8 +500,11 @@ impl Plane {
         if !self.volumes.get(key).is_some_and(|volume| volume.life.is_over()) {
             return;
         }
+        if matches!(self.volumes[key].move_change, Some(MoveChange::Forget)) {
+            return;
+        }
         let now = self.lane.clock.now();
-        if self.stays_renewed(now, key) {
+        if self.stays_renewed(now, key) || self.stays_to_move(now, key) {
             return;
         }
         let volume = self.volumes.remove(key);

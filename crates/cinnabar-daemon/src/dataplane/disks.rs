@@ -10,6 +10,7 @@ use cinnabar_backend::nbd::NbdError;
 use cinnabar_backend::rbd::RbdError;
 use cinnabar_backend::spec::{Place, SpecError};
 use cinnabar_backend::{BackendSpec, Proof};
+use cinnabar_driver::ownership::Record;
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::ProofToken;
@@ -32,6 +33,8 @@ pub(super) struct OpenedVolume {
     /// Whether it was looked up, and for which cache device, if there was one.
     pub(super) kept: bool,
     pub(super) kept_on: Option<DeviceId>,
+    /// It may move: it is open for reading only and not locked, and this is known of its owners.
+    pub(super) standby: Option<Record>,
 }
 
 impl OpenedVolume {
@@ -66,6 +69,28 @@ pub(super) fn open_volume(
     taken: &[Taken],
     claims: &Known,
 ) -> Result<OpenedVolume, StartError> {
+    open_as(config, options, taken, claims, false)
+}
+
+/// Opens one that may move as a standby does: for reading only, without the lock.
+pub(super) fn open_standby(
+    config: &VolumeConfig,
+    options: &OpenOptions,
+    taken: &[Taken],
+    claims: &Known,
+    record: Record,
+) -> Result<OpenedVolume, StartError> {
+    let opened = open_as(config, options, taken, claims, true)?;
+    Ok(OpenedVolume { standby: Some(record), ..opened })
+}
+
+fn open_as(
+    config: &VolumeConfig,
+    options: &OpenOptions,
+    taken: &[Taken],
+    claims: &Known,
+    stands_by: bool,
+) -> Result<OpenedVolume, StartError> {
     let subject = || Subject::Volume(config.name.clone());
     let spec = BackendSpec::parse(&config.backend, Path::new("/")).map_err(|error| {
         let message = format!("backend {:?}: {}", config.backend, with_source(&error));
@@ -75,7 +100,9 @@ pub(super) fn open_volume(
     if let Some(identity) = &identity {
         check_taken(config, identity, taken)?;
     }
-    let options = OpenOptions { read_only: config.read_only, ..options.clone() };
+    let read_only = config.read_only || stands_by;
+    let is_clone = config.parent.is_some() && !read_only;
+    let options = OpenOptions { read_only, unlocked: stands_by, is_clone, ..options.clone() };
     let disk = Disk::open_backend(&spec, &options).map_err(|error| {
         let error = explain(&error, subject(), backend_kind(&error.kind), "backend");
         StartError { backend: identity, ..error }
@@ -87,12 +114,23 @@ pub(super) fn open_volume(
         let kind = StartErrorKind::BackendSize;
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
+    if let Some(reason) = disk.may_read_old().filter(|_| stands_by) {
+        let message = format!("backend {}: {reason}: it can't move", disk.path().display());
+        let hint = "leave migrate_peer out, and move its guest when it is shut down";
+        return Err(StartError::new(StartErrorKind::BackendAccess, subject(), message, hint));
+    }
     // Under the back end's lock: who holds it may leave a claim as it goes.
-    let claim_at = claims.check(config)?;
-    let proof = disk.read_proof().unwrap_or_else(|error| {
-        tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
-        None
-    });
+    let (claim_at, proof) = if stands_by {
+        // It is looked for when something is read.
+        (claims.location(config), None)
+    } else {
+        let claim_at = claims.check(config)?;
+        let proof = disk.read_proof().unwrap_or_else(|error| {
+            tracing::warn!(volume = config.name, reason = %error, "nothing proves who wrote it last");
+            None
+        });
+        (claim_at, proof)
+    };
     Ok(OpenedVolume {
         config: config.clone(),
         disk,
@@ -102,6 +140,7 @@ pub(super) fn open_volume(
         generation: 0,
         kept: false,
         kept_on: None,
+        standby: None,
     })
 }
 
@@ -125,6 +164,7 @@ fn identity_of(place: &Place) -> Option<Identity> {
         }
         Place::Nbd(server) => Some(Identity::Server(server.place())),
         Place::Rbd(image) => Some(Identity::Server(image.place())),
+        Place::Hybrid(volume) => Some(Identity::Server(volume.place())),
     }
 }
 
@@ -172,7 +212,9 @@ fn backend_kind(kind: &DiskErrorKind) -> StartErrorKind {
         | DiskErrorKind::Server(NbdError::Empty | NbdError::OddSize { .. })
         | DiskErrorKind::Rbd(RbdError::Empty | RbdError::OddSize(_)) => StartErrorKind::BackendSize,
         // No time makes these good.
-        DiskErrorKind::Rbd(RbdError::NotBuiltIn | RbdError::NeedsSnap) => StartErrorKind::Settings,
+        DiskErrorKind::NoClone | DiskErrorKind::Rbd(RbdError::NotBuiltIn | RbdError::NeedsSnap) => {
+            StartErrorKind::Settings
+        }
         DiskErrorKind::InUse { .. } => StartErrorKind::BackendInUse,
         DiskErrorKind::Cancelled => StartErrorKind::Cancelled,
         DiskErrorKind::Io { .. } => StartErrorKind::Io,

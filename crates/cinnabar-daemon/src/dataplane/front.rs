@@ -136,6 +136,14 @@ impl Front {
         }
     }
 
+    /// Whether the client of a request that is not answered yet is still there.
+    pub(super) fn is_waited_for(&self, side: Side, ticket: Ticket) -> bool {
+        match side {
+            Side::Nbd => self.nbd.is_waited_for(ticket),
+            Side::Vhost => self.vhost.is_waited_for(ticket),
+        }
+    }
+
     /// Sends what there is.
     pub(super) fn flush(&mut self, now: Instant) {
         self.nbd.flush(now, &mut Pool);
@@ -158,6 +166,20 @@ impl Front {
     pub(super) fn connections(&self, export: ExportId) -> u32 {
         let all = self.nbd.connections(export) + self.vhost.connections(export);
         u32::try_from(all).unwrap_or(u32::MAX)
+    }
+
+    /// Who is connected to an export, by the connections' own numbers.
+    pub(super) fn guests(&self, export: ExportId) -> Vec<(Side, u64)> {
+        let nbd = self.nbd.guests(export).iter().map(|guest| (Side::Nbd, *guest));
+        nbd.chain(self.vhost.guests(export).iter().map(|guest| (Side::Vhost, *guest))).collect()
+    }
+
+    /// Through which connection a request came that is not answered.
+    pub(super) fn guest_of(&self, side: Side, ticket: Ticket) -> Option<u64> {
+        match side {
+            Side::Nbd => self.nbd.guest_of(ticket),
+            Side::Vhost => self.vhost.guest_of(ticket),
+        }
     }
 
     /// Requests to an export that the servers have refused themselves.

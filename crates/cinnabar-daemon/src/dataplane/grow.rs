@@ -72,6 +72,7 @@ impl Plane {
             let error = CommandError::new(CommandErrorKind::Invalid, message, hint);
             return drop(answer.send(Err(error)));
         }
+        let proof = volume.life.proof_to_record(proof);
         let proof = proof.map(|proof| proof.of_attachment(attachment));
         let id = volume.life.id().expect("a volume that serves is attached");
         // From now on the port lets it pass; the engines do when they know.

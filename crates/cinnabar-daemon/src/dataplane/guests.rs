@@ -2,7 +2,8 @@
 //! are run at once, all others are passed to it, and its answers come back as letters.
 //!
 //! Run at once: reads and writes of one shard, and flushes, of a volume that serves and has no detour
-//! (see [`VolumeIo::has_detour`]). Their numbers have the thread's own in them, so that whichever
+//! (see [`VolumeIo::has_detour`]), and whose lock was seen lately ([`VolumeIo::is_confirmed`]); not the reads that a clone's parent volume answers
+//! ([`VolumeIo::reads_parent`]). Their numbers have the thread's own in them, so that whichever
 //! thread runs the shard knows the way home of the answer.
 //!
 //! A volume is served by one thread, so what its guests ask for has one order here. It is kept where
@@ -380,7 +381,11 @@ impl Guests {
 impl Gate {
     /// The shards that can be given a request as it is, past the router; `None`: it is passed on.
     fn place(&self, command: &Command<Memory>) -> Option<To> {
-        let names = self.names.as_ref().filter(|_| !self.io.has_detour())?;
+        let names = self.names.as_ref()?;
+        // The first thread keeps what waits for a back end's lock to be seen.
+        if self.io.has_detour() || !self.io.is_confirmed() {
+            return None;
+        }
         let (span, writes) = match command {
             Command::Engine(Op::Flush) => return Some(To::All(names.inner.len() as u32, None)),
             Command::Engine(Op::Read { span, .. }) | Command::Prefetch { span, .. } => {
@@ -398,6 +403,9 @@ impl Gate {
         if self.letters.len() > LETTERS_MAX
             || self.letters.values().any(|letter| letter.is_before(span, writes))
         {
+            return None;
+        }
+        if self.io.reads_parent(span, writes) {
             return None;
         }
         let mut rest = span;

@@ -227,6 +227,8 @@ impl Plane {
             self.drop_lost_ranges(now);
             self.retry_absent(now);
             self.renew_due(now);
+            self.look_at_unconfirmed(now);
+            self.move_due(now);
             self.look_around(now);
             self.look_at_new_device(now);
         }

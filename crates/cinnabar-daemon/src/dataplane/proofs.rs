@@ -43,7 +43,8 @@ impl Plane {
         let (name, attachment) = (&io.name, io.attachment);
         let warns = result.is_err() && self.lane.desk.warnings.allow(now);
         let result = match result {
-            Ok(proof) => Ok(proof),
+            // One that has come back is flushed, but proves nothing yet.
+            Ok(proof) => Ok(self.volumes[volume].life.proof_to_record(proof)),
             Err(ProofError::Flush(errno)) => {
                 if warns {
                     let path = io.disk.path().display();

@@ -2,9 +2,11 @@
 //! operator's.
 
 use super::clock::after;
+use super::clones::Routed;
 use super::control::{COMMAND, failed};
 use super::front::{Caller, Side};
 use super::guests::{Late, SHARE_FROM};
+use super::migrate::Door;
 use super::plane::Plane;
 use super::replace::SILENCE_MAX;
 use super::volume::{Kind, Volume, kind_of, tells_extents};
@@ -16,6 +18,7 @@ use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming};
 use cinnabar_messages::AnswerTo;
 use cinnabar_writeback::{EngineId, Event};
+use std::sync::Arc;
 
 /// A request in the engine's hands.
 pub(super) struct GuestRequest {
@@ -30,6 +33,8 @@ pub(super) struct GuestRequest {
     late: Option<u64>,
     /// In the hands of the write log.
     in_log: bool,
+    /// Of a clone, and in the hands of its parent volume.
+    routed: Option<Routed>,
 }
 
 /// Requests whose time is over. Completions that other threads' ports have brought by then come first:
@@ -55,13 +60,41 @@ pub(super) struct Overdue {
 
 /// A request of a volume that is being attached.
 pub(super) struct Waiting {
-    caller: Caller,
-    request: Incoming<Memory>,
-    arrived: Instant,
+    pub(super) caller: Caller,
+    pub(super) request: Incoming<Memory>,
+    pub(super) arrived: Instant,
     /// When it takes too long, as of one in the engine's hands.
-    answer_by: Option<Instant>,
+    pub(super) answer_by: Option<Instant>,
     /// That time is over.
     late: Option<u64>,
+}
+
+impl Waiting {
+    pub(super) const fn new(
+        caller: Caller,
+        request: Incoming<Memory>,
+        arrived: Instant,
+        answer_by: Option<Instant>,
+    ) -> Self {
+        Self { caller, request, arrived, answer_by, late: None }
+    }
+
+    /// Whether it is for the volume of this key.
+    pub(super) fn is_of(&self, key: usize) -> bool {
+        self.request.export.0 as usize == key
+    }
+
+    /// See [`needs_owner`].
+    pub(super) fn needs_owner(&self) -> bool {
+        needs_owner(&self.request.command)
+    }
+}
+
+/// Whether only the host that owns a volume can carry out a request: it changes what is stored, or makes
+/// durable what was.
+pub(super) const fn needs_owner(command: &Command<Memory>) -> bool {
+    use Op::{Flush, Trim, Write, WriteZeroes};
+    matches!(command, Command::Engine(Write { .. } | Trim { .. } | WriteZeroes { .. } | Flush))
 }
 
 /// Who waits for the answer.
@@ -75,6 +108,8 @@ pub(super) enum Asker {
     Mode,
     /// Nobody; but the copies of these bytes must go.
     Doubt(ByteSpan),
+    /// Nobody: it offers what another host has cached, into this memory.
+    Warm(Arc<Door>, Memory),
 }
 
 impl Asker {
@@ -89,6 +124,16 @@ impl GuestRequest {
     /// Whether it drops what the server of the volume of this key may have lost.
     pub(super) const fn drops_doubtful(&self, volume: usize) -> bool {
         self.volume == volume && matches!(self.asker, Asker::Doubt(_))
+    }
+
+    /// Key of its volume.
+    pub(super) const fn volume(&self) -> usize {
+        self.volume
+    }
+
+    /// Whether its time is over.
+    pub(super) const fn is_late(&self) -> bool {
+        self.late.is_some()
     }
 
     /// Whether a guest of the volume of this key waits for it.
@@ -117,6 +162,50 @@ impl Plane {
         caller: Caller,
         request: Incoming<Memory>,
     ) {
+        let key = request.export.0 as usize;
+        let Some(volume) = self.volumes.get(key) else {
+            return self.admit_here(now, arrived, caller, request);
+        };
+        let Some(moves) = &volume.moves else {
+            let held = volume.unconfirmed || !volume.io.is_confirmed();
+            if held {
+                self.admit_owned(now, arrived, caller, request);
+            } else {
+                self.admit_here(now, arrived, caller, request);
+            }
+            return;
+        };
+        let owns = moves.is_owner();
+        if self.is_shut_out(caller, key) {
+            return;
+        }
+        if owns {
+            self.admit_owned(now, arrived, caller, request);
+        } else {
+            self.admit_moving(now, arrived, caller, request);
+        }
+    }
+
+    /// The request waits for its volume.
+    pub(super) fn keep_waiting(
+        &mut self,
+        arrived: Instant,
+        caller: Caller,
+        request: Incoming<Memory>,
+    ) {
+        let answer_by = self.volumes[request.export.0 as usize].answer_by(arrived);
+        self.waiting.push(Waiting { caller, request, arrived, answer_by, late: None });
+        self.note_answer_by(answer_by);
+    }
+
+    /// The same of a volume that this host serves, or may read.
+    pub(super) fn admit_here(
+        &mut self,
+        now: Instant,
+        arrived: Instant,
+        caller: Caller,
+        request: Incoming<Memory>,
+    ) {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
         let waits = |volume: &Volume| match volume.writes.route() {
@@ -131,10 +220,8 @@ impl Plane {
         if let Some(volume) = self.volumes.get(key)
             && waits(volume)
         {
-            let answer_by = volume.answer_by(arrived);
             let request = Incoming { ticket, export, command };
-            self.waiting.push(Waiting { caller, request, arrived, answer_by, late: None });
-            return self.note_answer_by(answer_by);
+            return self.keep_waiting(arrived, caller, request);
         }
         let takes = |one: &&Volume| one.life.serving().is_some() || one.is_renewed();
         let Some(volume) = self.volumes.get(key).filter(takes) else {
@@ -145,7 +232,7 @@ impl Plane {
         let (kind, op) = match command {
             Command::Engine(op) => {
                 self.recordings.note(now, key, &op);
-                volume.io.note(0, now, &op);
+                self.user_of(key, &op).note(0, now, &op);
                 (kind_of(&op), op)
             }
             Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),
@@ -161,9 +248,9 @@ impl Plane {
         };
         let answer_by = volume.answer_by(arrived);
         let asker = Asker::Guest(caller);
-        let (late, in_log) = (None, false);
+        let (late, in_log, routed) = (None, false, None);
         let mut request =
-            GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
+            GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log, routed };
         let route = volume.writes.route();
         self.note_answer_by(answer_by);
         let Some(id) = id.filter(|_| route == Route::Engine) else {
@@ -192,7 +279,7 @@ impl Plane {
         }
     }
 
-    fn note_answer_by(&mut self, due: Option<Instant>) {
+    pub(super) fn note_answer_by(&mut self, due: Option<Instant>) {
         if let Some(due) = due
             && self.next_late.is_none_or(|next| due < next)
         {
@@ -228,6 +315,7 @@ impl Plane {
                 None => {}
             }
         }
+        let next = next.into_iter().chain(self.give_up_reads(now)).min();
         self.note_answer_by(next);
         self.overdue.next.append(&mut due);
         self.look_for_overdue();
@@ -297,11 +385,23 @@ impl Plane {
         self.look_for_overdue();
     }
 
-    fn submit(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
+    /// Gives a request to the engines: to that of the volume, or, of a read of what a clone does not have
+    /// itself, to that of its parent volume.
+    fn submit(&mut self, mut request: GuestRequest, mut volume: VolumeId, op: Op<Memory>) {
+        if let Some((parent, routed)) = self.route(request.volume, &op) {
+            (volume, request.routed) = (parent, Some(routed));
+        }
+        self.submit_to(request, volume, op);
+    }
+
+    fn submit_to(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
         let share = self.requests.len() >= SHARE_FROM
             && matches!(request.asker, Asker::Guest(Caller { side: Side::Vhost, .. }));
         if request.asker.keeps_an_order() {
             self.volumes[request.volume].io.begin_detour();
+        }
+        if let Some(door) = self.volumes[request.volume].io.door() {
+            door.note(&op);
         }
         let id = RequestId(self.requests.insert(request) as u64);
         let reply = self.crew.submit(&mut self.lane, Request { id, volume, op }, share);
@@ -336,8 +436,9 @@ impl Plane {
             _ => None,
         };
         self.note_answer_by(answer_by);
-        let (arrived, late, in_log) = (now, None, false);
-        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
+        let (arrived, late, in_log, routed) = (now, None, false, None);
+        let request =
+            GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log, routed };
         let volume = self.volumes[key].life.id().expect("a volume that serves is attached");
         self.submit(request, volume, Op::Invalidate { span });
     }
@@ -353,8 +454,9 @@ impl Plane {
         };
         let id = volume.life.id().expect("a volume that serves is attached");
         self.note_answer_by(answer_by);
-        let (kind, arrived, late, in_log) = (Kind::Other, now, None, false);
-        let request = GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log };
+        let (kind, arrived, late, in_log, routed) = (Kind::Other, now, None, false, None);
+        let request =
+            GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log, routed };
         self.submit(request, id, op);
     }
 
@@ -364,8 +466,16 @@ impl Plane {
             self.command_done(now, reply);
             return;
         }
-        let request = self.requests.remove(reply.id.0 as usize);
-        if let Some(volume) = self.volumes.get_mut(request.volume) {
+        let mut request = self.requests.remove(reply.id.0 as usize);
+        let mut is_there = true;
+        if let Some(routed) = request.routed.take() {
+            // The clone does not wait for what its parent does: it may have gone meanwhile.
+            is_there = self.volumes.get(request.volume).is_some_and(|one| routed.is_of(one));
+            if let Some((id, op)) = self.parent_answered(&request, routed, &reply) {
+                return self.submit_to(request, id, op);
+            }
+        }
+        if let Some(volume) = self.volumes.get_mut(request.volume).filter(|_| is_there) {
             if let Some(latencies) = &mut volume.latencies {
                 latencies.record(request.kind, now.since_ns(request.arrived));
             }
@@ -388,7 +498,7 @@ impl Plane {
             Asker::Doubt(span) if reply.result.is_err() => {
                 self.put_back_lost(now, request.volume, span);
             }
-            Asker::Doubt(_) => {}
+            Asker::Doubt(_) => self.drops_for_return(request.volume),
             Asker::Log(id, is_flush) => {
                 // A durable write may be a write and a flush.
                 let io = self.volumes.get(request.volume).map(|volume| &volume.io);
@@ -398,6 +508,9 @@ impl Plane {
                     self.flush_failed(now, request.volume);
                 }
                 self.writes.give(Event::EngineDone(id, reply.result));
+            }
+            asker @ Asker::Warm(..) => {
+                self.warm_read(now, request.volume, &asker, reply.result.is_ok());
             }
             Asker::Mode => self.flushed_to_join(now, request.volume, reply.result.map(drop)),
         }

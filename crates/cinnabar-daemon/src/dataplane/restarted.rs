@@ -25,6 +25,7 @@ impl Plane {
         self.volumes[key].life.lost(ranges, under_way);
         self.drop_lost_ranges(now);
         self.discard_lost(key);
+        self.check_lock(now, key);
     }
 
     /// What was destaged since the last flush may be lost: the log hears of it before it has an answer

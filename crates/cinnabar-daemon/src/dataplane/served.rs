@@ -33,7 +33,8 @@ impl Plane {
     /// The thread that is to serve a volume.
     pub(super) fn thread_for(&mut self, config: &VolumeConfig) -> usize {
         let threads = self.crew.threads();
-        if threads == 1 || !matches!(self.writes, Writes::Off) {
+        // One that moves is let go of with all that is under way, by the thread that knows all of it.
+        if threads == 1 || !matches!(self.writes, Writes::Off) || config.peer.is_some() {
             return 0;
         }
         // Reads into the guest's memory may still be under way, for a device that hangs.

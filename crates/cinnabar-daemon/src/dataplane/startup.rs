@@ -9,6 +9,7 @@ use super::absent::Absents;
 use super::background::Background;
 use super::cache::Cache;
 use super::clock::Clock;
+use super::clones::Parent;
 use super::control::PendingCommand;
 use super::crew::Crew;
 use super::desk::Desk;
@@ -17,6 +18,7 @@ use super::disks::{self, OpenedVolume, Taken};
 use super::front::Front;
 use super::inbox::Inbox;
 use super::lane::Lane;
+use super::migrate::{Moves, standby_name};
 use super::plane::Plane;
 use super::qos::{Groups, VolumeQos};
 use super::recordings::Recordings;
@@ -29,11 +31,12 @@ use super::writes::{self, Halves, OpenFailed, Traffic, Writes};
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::{Proof, entropy, memory, port};
+use cinnabar_driver::ownership::Trust;
 use cinnabar_driver::{PendingProofs, VolumeLife, WriteMode};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Mode;
-use cinnabar_engine::units::BLOCK_BYTES;
+use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
 use cinnabar_engine::volume::{Belief, VolumeSpec};
 use cinnabar_engine::{Config, Engine};
 use cinnabar_messages::taps::taps;
@@ -239,8 +242,7 @@ impl Plane {
         opened: Vec<OpenedVolume>,
         blank: Option<&[Superblock]>,
     ) -> Result<(), StartError> {
-        let keys =
-            opened.into_iter().map(|volume| self.install(volume)).collect::<Result<Vec<_>, _>>()?;
+        let keys = self.install_all(opened)?;
         self.listen_for_absents()?;
         self.look_up_generations(&keys)?;
         self.open(config, blank)?;
@@ -268,16 +270,43 @@ impl Plane {
         Ok(())
     }
 
+    /// Installs the configured volumes; gives their keys, in their order. Those that move come first: the
+    /// first thread has to have their addresses, which others may share.
+    fn install_all(&mut self, opened: Vec<OpenedVolume>) -> Result<Vec<usize>, StartError> {
+        let mut keys = vec![0; opened.len()];
+        let moves = |(_, volume): &(usize, OpenedVolume)| volume.standby.is_some();
+        let (moving, others): (Vec<_>, Vec<_>) = opened.into_iter().enumerate().partition(moves);
+        for (at, volume) in moving.into_iter().chain(others) {
+            keys[at] = self.install(volume)?;
+        }
+        self.order.clone_from(&keys);
+        Ok(keys)
+    }
+
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
-        let OpenedVolume { config, disk, layers, proof, generation, claim_at, .. } = opened;
+        self.check_parent(&opened)?;
+        let OpenedVolume { config, disk, layers, proof, generation, claim_at, standby, .. } =
+            opened;
         let subject = || Subject::Volume(config.name.clone());
         self.check_shares(&config, None)?;
+        if let Some(thread) = self.thread_at(&config).filter(|thread| *thread > 0)
+            && config.peer.is_some()
+        {
+            let message = format!("its NBD address is served by data thread {thread}, for others");
+            let hint = "volumes that move are served by the first: give it an address of its own";
+            return Err(StartError::new(StartErrorKind::AddressInUse, subject(), message, hint));
+        }
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
             let message = format!("no random numbers: {error}");
             StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
         })?;
-        let life = VolumeLife::new(config.name.clone(), attachment, Mutants::default());
+        let peer = config.peer.as_ref();
+        let moves = standby.zip(peer.cloned());
+        let moves = moves.map(|(record, peer)| Box::new(Moves::standby(&config, peer, record)));
+        let parent = Parent::new(&config);
+        let called = if moves.is_some() { standby_name(attachment) } else { config.name.clone() };
+        let life = VolumeLife::new(called, attachment, Mutants::default());
         let group = self.groups.of(&config, &disk);
         let qos = VolumeQos::join(group, attachment, config.qos);
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
@@ -313,25 +342,39 @@ impl Plane {
             traffic: Traffic::default(),
             renewal: Renewal::default(),
             number: attachment,
+            parent,
+            moves,
+            unconfirmed: false,
+            move_change: None,
+            comparing: None,
+            left_snap: None,
         });
         debug_assert_eq!(inserted, key);
         self.order.push(key);
         Ok(key)
     }
 
-    /// Sends the engine a volume.
-    pub(super) fn attach_to_engines(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
+    /// Sends the engine a volume; one that comes back with what others may have changed.
+    pub(super) fn attach_with(
+        &mut self,
+        key: usize,
+        answer: Option<AnswerTo<()>>,
+        changed: Option<Vec<ByteSpan>>,
+    ) {
         let (share_min_blocks, share_max_blocks) = self.shares(&self.volumes[key].config);
         let volume = &mut self.volumes[key];
         let config = &volume.config;
-        let recorded = self.lane.recorded(&config.name);
+        // A standby is another volume to the engines: they keep what they have of this one.
+        let stands_by = volume.moves.as_ref().is_some_and(|moves| moves.stands_by());
+        let name = volume.life.name().to_owned();
+        let recorded = self.lane.recorded(&name);
         let disk = &volume.io.disk;
         let spec = VolumeSpec {
-            name: config.name.clone(),
+            name,
             size_bytes: disk.size_bytes(),
             align_bytes: disk.align_bytes(),
-            read_only: config.read_only,
-            mode: Mode::from(config.mode),
+            read_only: config.read_only || stands_by,
+            mode: if stands_by { Mode::PassThrough } else { Mode::from(config.mode) },
             share_min_blocks,
             share_max_blocks,
             fill_limit_bytes: config.fill_limit_bytes,
@@ -340,15 +383,26 @@ impl Plane {
             belief: Belief::Unknown,
             generation: volume.generation,
             proof: volume.proof.take(),
-            exclusive: config.exclusive,
+            exclusive: config.exclusive && !stands_by,
         };
-        let attach = volume.life.attach(spec, &recorded, |record, now| disk.judge(record, now));
+        let trust = volume.moves.as_ref().map_or(Trust::Word, |moves| moves.trust());
+        let judge = |record: &_, now: Option<&_>| disk.judge(&trust.weigh(record), now);
+        let attach = match changed {
+            Some(changed) => volume.life.attach_returned(spec, &changed),
+            None => volume.life.attach(spec, &recorded, judge),
+        };
         self.command(PendingCommand::Attach(key, answer), &attach);
     }
 
     /// The files that are in use here.
     pub(super) fn taken(&self) -> Vec<Taken> {
-        let volumes = self.volumes.iter().map(|(_, volume)| taken(&volume.io.disk, &volume.config));
+        self.taken_beside(None)
+    }
+
+    /// The same, but for the volume of this key.
+    pub(super) fn taken_beside(&self, except: Option<usize>) -> Vec<Taken> {
+        let volumes = self.volumes.iter().filter(|(key, _)| Some(*key) != except);
+        let volumes = volumes.map(|(_, volume)| taken(&volume.io.disk, &volume.config));
         let cache = self.cache.disk().map(taken_by_cache);
         let log = self.writes.halves().into_iter().flat_map(Halves::disks).map(taken_by_log);
         cache.into_iter().chain(log).chain(volumes).collect()

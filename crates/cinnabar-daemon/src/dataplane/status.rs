@@ -6,10 +6,11 @@ use super::plane::Plane;
 use super::served::Served;
 use super::volume::{Recorders, Volume};
 use cinnabar_backend::Memory;
+use cinnabar_backend::hybrid::HybridStatus;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::volume::Warmth;
-use cinnabar_messages::{CacheStatus, DataStatus, State, VolumeStatus};
+use cinnabar_messages::{CacheStatus, DataStatus, HybridVolumeStatus, State, VolumeStatus};
 use cinnabar_status::latency::Latencies;
 use std::time::Duration;
 
@@ -74,6 +75,9 @@ impl Plane {
             latencies: Latencies::default(),
             write_back: None,
             qos: None,
+            parent: None,
+            migration: None,
+            hybrid: None,
         });
         let volumes = served.chain(absent).collect();
         DataStatus { cache, volumes, qos_groups: self.groups.status() }
@@ -97,6 +101,7 @@ impl Plane {
         oldest: Option<Duration>,
     ) -> VolumeStatus {
         let volume = &self.volumes[key];
+        let own = &volume.io.counted(own);
         let own = &volume.renewal.counted(volume.life.phase(), own);
         let trouble = self.write_back_trouble(self.lane.clock.now(), volume);
         let (state, reason) = match volume.state(oldest) {
@@ -131,6 +136,9 @@ impl Plane {
             latencies,
             write_back: self.write_back_status(self.lane.clock.now(), volume),
             qos: volume.io.qos.status(),
+            parent: self.parent_status(key),
+            migration: self.migration_status(key),
+            hybrid: volume.io.disk.hybrid_status().map(hybrid_status),
         }
     }
 
@@ -139,6 +147,33 @@ impl Plane {
         let tables = self.requests.capacity() * size_of::<super::requests::GuestRequest>()
             + self.volumes.capacity() * size_of::<Volume>();
         let tables = tables + self.recordings.ram_bytes();
-        Memory::kept_bytes() + self.lane.desk.ram_bytes() + tables as u64
+        let tables = tables as u64 + self.clones_ram_bytes();
+        Memory::kept_bytes() + self.lane.desk.ram_bytes() + tables
+    }
+}
+
+/// What a hybrid volume tells of itself.
+fn hybrid_status(status: HybridStatus) -> HybridVolumeStatus {
+    let [moved_slow, moved_fast] = status.counts.moved;
+    let [objects_slow, objects_fast] = status.objects;
+    HybridVolumeStatus {
+        planner: status.planner.to_owned(),
+        extent_bytes: status.extent_bytes,
+        extents: status.extents_present,
+        objects_slow,
+        objects_fast,
+        budget_bytes: status.budget_bytes,
+        fast_bytes: status.fast_bytes,
+        moving: status.moving as u64,
+        moved_fast,
+        moved_slow,
+        given_up: status.counts.given_up,
+        over_budget: status.counts.over_budget,
+        host_bytes: status.host_bytes,
+        held_writes: status.counts.held,
+        gain_ms_per_s: status.gain_ms_per_s,
+        last_move: status.last_move.unwrap_or_default(),
+        foreign_objects: status.foreign,
+        lost_objects: status.counts.lost,
     }
 }

@@ -46,6 +46,11 @@ impl Stop {
         }
     }
 
+    /// When everything is cut off.
+    pub(super) const fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
     /// When something is to be given up.
     pub(super) fn next_deadline(&self) -> Option<Instant> {
         match self.step {
@@ -93,6 +98,7 @@ impl Plane {
             deadline: after(now, deadline),
             report: StopReport::default(),
         });
+        self.give_up_comparing();
         self.stop_changing_device();
     }
 
@@ -173,6 +179,9 @@ impl Plane {
             {
                 let answer = self.volumes[key].answer.take();
                 self.detach(key, answer);
+            } else {
+                // One between two hosts: the engines have let go of it.
+                self.forget_if_quiet(key);
             }
         }
     }

@@ -1,15 +1,20 @@
 //! A volume as the data plane knows it.
 
 use super::clock::after;
+use super::clones::Parent;
+use super::migrate::{Door, MoveChange, Moves};
 use super::qos::VolumeQos;
 use super::renewal::Renewal;
+use super::returns::Comparing;
 use super::writes::{Claims, Traffic};
 use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::DiskKind;
+use cinnabar_backend::rbd::Standing;
 use cinnabar_backend::{Disk, Memory};
 use cinnabar_driver::{IoCount, Phase, VolumeLife, WriteMode};
 use cinnabar_engine::Op;
-use cinnabar_engine::units::Instant;
+use cinnabar_engine::counters::VolumeCounters;
+use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_frontend::nbd::ExportId;
 use cinnabar_messages::taps::Watched;
@@ -66,6 +71,18 @@ pub(super) struct Volume {
     pub(super) renewal: Renewal,
     /// A number of its own, from its installation on.
     pub(super) number: u64,
+    /// What it reads from a parent volume, if it is a clone.
+    pub(super) parent: Option<Box<Parent>>,
+    /// Its way from host to host, if it may move.
+    pub(super) moves: Option<Box<Moves>>,
+    /// Requests wait until the back end's lock is seen.
+    pub(super) unconfirmed: bool,
+    /// It may move as soon as that is durable, or may not any more.
+    pub(super) move_change: Option<MoveChange>,
+    /// It is compared with a snapshot before it is attached.
+    pub(super) comparing: Option<Comparing>,
+    /// The snapshot that its proof named when it was attached.
+    pub(super) left_snap: Option<u64>,
 }
 
 /// Why a volume joins the write log, or leaves it.
@@ -91,6 +108,8 @@ pub(super) struct VolumeIo {
     pub(super) disk: Arc<Disk>,
     /// Which of the volume's attachments this is, for its proofs.
     pub(super) attachment: u64,
+    /// The operator's word that nobody else writes it.
+    exclusive: bool,
     /// Guests are answered when an operation takes longer; zero: no bound.
     pub(super) timeout: Duration,
     /// Models in front of the disk, outermost first: one slow device for all threads.
@@ -108,8 +127,12 @@ pub(super) struct VolumeIo {
     recorded: AtomicBool,
     /// The manager looks at it.
     watched: OnceLock<Arc<Watched>>,
+    /// Reads of what a clone does not have itself go to its parent volume, by way of the first thread.
+    reads_parent: AtomicBool,
     /// Its part of what its back end can do.
     pub(super) qos: VolumeQos,
+    /// Where blocks of the other host's cache come in, if it was taken from there.
+    door: OnceLock<Arc<Door>>,
 }
 
 /// Reads of a backend for engines, since the volume was attached.
@@ -156,7 +179,16 @@ impl Volume {
     /// How it is, and why it is not serving as it should. The oldest of its backend operations is
     /// under way for so long.
     pub(super) fn state(&self, oldest: Option<Duration>) -> (State, String) {
+        if self.unconfirmed && self.moves.as_ref().is_none_or(|moves| moves.is_owner()) {
+            let reason = "its lock was not seen for too long: guests wait until it is";
+            return (State::Degraded, reason.into());
+        }
         match self.life.phase() {
+            Phase::Serving | Phase::Attaching | Phase::Leaving | Phase::Gone
+                if let Some(found) = self.moves.as_ref().and_then(|moves| moves.state()) =>
+            {
+                found
+            }
             _ if self.is_renewed() => {
                 let reason = "a flush of the back end has failed; it is attached again";
                 (State::Degraded, reason.into())
@@ -249,6 +281,7 @@ impl VolumeIo {
             name: config.name.clone(),
             disk: Arc::new(disk),
             attachment: life.attachment(),
+            exclusive: config.exclusive,
             timeout: config.backend_timeout,
             has_models: !models.is_empty(),
             models: Mutex::new(models),
@@ -258,7 +291,9 @@ impl VolumeIo {
             detours: AtomicU32::new(0),
             recorded: AtomicBool::new(false),
             watched: OnceLock::new(),
+            reads_parent: AtomicBool::new(false),
             qos,
+            door: OnceLock::new(),
         }
     }
 
@@ -270,10 +305,16 @@ impl VolumeIo {
     /// The same back end in another attachment, without the models yet. Nothing of the earlier one is
     /// under way.
     pub(super) fn renewed(earlier: &Self, life: &VolumeLife) -> Self {
+        Self::renewed_on(earlier, Arc::clone(&earlier.disk), life)
+    }
+
+    /// The same, opened in another way.
+    pub(super) fn renewed_on(earlier: &Self, disk: Arc<Disk>, life: &VolumeLife) -> Self {
         Self {
             name: earlier.name.clone(),
-            disk: Arc::clone(&earlier.disk),
+            disk,
             attachment: life.attachment(),
+            exclusive: earlier.exclusive,
             timeout: earlier.timeout,
             has_models: earlier.has_models,
             models: Mutex::default(),
@@ -283,8 +324,31 @@ impl VolumeIo {
             detours: AtomicU32::new(earlier.detours.load(SeqCst)),
             recorded: AtomicBool::new(earlier.recorded.load(SeqCst)),
             watched: earlier.watched.clone(),
+            reads_parent: AtomicBool::new(false),
             qos: earlier.qos.joins_again(life.attachment()),
+            door: OnceLock::new(),
         }
+    }
+
+    /// Blocks of another host's cache come in from now on; false if they did before, in this attachment.
+    pub(super) fn open_door(&self, door: &Arc<Door>) -> bool {
+        self.door.set(Arc::clone(door)).is_ok()
+    }
+
+    /// Whether this is its door.
+    pub(super) fn has_door(&self, door: &Arc<Door>) -> bool {
+        self.door.get().is_some_and(|own| Arc::ptr_eq(own, door))
+    }
+
+    /// Its door, if it is open.
+    #[inline]
+    pub(super) fn door(&self) -> Option<&Arc<Door>> {
+        self.door.get().filter(|door| door.is_open())
+    }
+
+    /// The engines' counters without what was read to fill the cache from another host's.
+    pub(super) fn counted(&self, own: &VolumeCounters) -> VolumeCounters {
+        self.door.get().map_or(*own, |door| door.without(own))
     }
 
     /// The manager looks at it from now on.
@@ -319,6 +383,16 @@ impl VolumeIo {
         self.detours.load(Acquire) > 0 || self.recorded.load(Acquire)
     }
 
+    /// Whether the back end of a volume that stays here is this host's to serve: where others can break its lock, that
+    /// was seen within the lease, unless the operator vouches that nobody does. Asked at each request.
+    pub(super) fn is_confirmed(&self) -> bool {
+        match self.disk.standing() {
+            Standing::Held | Standing::Released => true,
+            Standing::Unconfirmed => self.exclusive,
+            Standing::Lost => false,
+        }
+    }
+
     /// There is a reason for that.
     pub(super) fn begin_detour(&self) {
         self.detours.fetch_add(1, SeqCst);
@@ -328,6 +402,21 @@ impl VolumeIo {
     pub(super) fn end_detour(&self) {
         let before = self.detours.fetch_sub(1, SeqCst);
         debug_assert!(before > 0, "a detour ends that has begun");
+    }
+
+    /// It reads from a parent volume from now on, or not.
+    pub(super) fn set_reads_parent(&self, reads: bool) {
+        self.reads_parent.store(reads, SeqCst);
+    }
+
+    /// A request is about to be run past the first thread. True: it must not, for it is a read that a parent
+    /// volume answers. What changes something is the clone's own from now on.
+    pub(super) fn reads_parent(&self, span: ByteSpan, writes: bool) -> bool {
+        let Some(lineage) = self.disk.lineage() else { return false };
+        if writes {
+            lineage.map.begin_change(span);
+        }
+        !writes && self.reads_parent.load(Acquire) && lineage.map.is_parents(span)
     }
 
     /// It is recorded from now on, or not.

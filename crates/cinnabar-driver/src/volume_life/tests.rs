@@ -114,3 +114,38 @@ fn warmth_is_settled_once() {
     life.settle(&counters(10));
     assert_eq!(life.warmth(), Warmth::Warm { blocks: 9 });
 }
+
+/// What a crash finds between its attach and the end of the dropping must prove nothing.
+#[test]
+fn one_that_others_wrote_records_no_proof_until_their_changes_are_dropped() {
+    let proof = || Some(ProofToken([1; 64]));
+    let mut life = new(Mutants::default());
+    let spec = VolumeSpec { proof: proof(), ..VolumeSpec::new("v".into(), 1 << 20) };
+    let command = life.attach_returned(spec, &[RANGE]);
+    let Command::Attach(spec) = command else { panic!("{command:?}") };
+    assert_eq!((spec.belief, spec.proof), (Belief::Unchanged, None));
+    assert!(life.is_returning() && !life.has_returned(0), "nothing is dropped yet");
+    let answer = Ok(Answer::<()>::Attached { volume: V, warmth: Warmth::Loading });
+    life.attached(&answer).expect("it serves");
+    assert_eq!(life.proof_to_record(proof()), None, "a heartbeat's");
+    assert_eq!(life.invalidations(), [RANGE]);
+    assert!(!life.has_returned(1), "it is under way");
+    life.put_back(RANGE);
+    assert!(!life.has_returned(0), "it failed, and is to be tried again");
+    assert_eq!(life.invalidations(), [RANGE]);
+    assert_eq!(life.proof_to_record(proof()), None);
+    assert!(life.has_returned(0) && !life.has_returned(0), "once");
+    assert_eq!(life.proof_to_record(proof()), proof());
+    assert!(!serving().has_returned(0), "it was not away");
+}
+
+/// A range that could not be dropped when the volume leaves takes all of its blocks along.
+#[test]
+fn one_that_leaves_before_changes_are_dropped_keeps_nothing() {
+    let mut life = new(Mutants::default());
+    let _attach = life.attach_returned(VolumeSpec::new("v".into(), 1 << 20), &[RANGE]);
+    let answer = Ok(Answer::<()>::Attached { volume: V, warmth: Warmth::New });
+    life.attached(&answer).expect("it serves");
+    assert!(life.leave().is_some());
+    assert!(matches!(life.discard(), Some(Command::Discard(V))));
+}

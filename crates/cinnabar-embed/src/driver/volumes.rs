@@ -167,6 +167,7 @@ impl Driver {
                 .map(|metadata| Identity::Inode(metadata.dev(), metadata.ino())),
             Place::Nbd(server) => Some(Identity::Server(server.place())),
             Place::Rbd(image) => Some(Identity::Server(image.place())),
+            Place::Hybrid(volume) => Some(Identity::Server(volume.place())),
         };
         identity.map_or(Ok(()), |identity| self.check_taken(options, &identity))?;
         let wait = OpenOptions {

@@ -71,7 +71,7 @@ pub(crate) fn a_required_device_is_required() -> Result<()> {
     Ok(())
 }
 
-/// Whoever asked is told in time, and the data that come late go nowhere.
+/// The caller is told in time, and the data that come late go nowhere.
 pub(crate) fn a_slow_backend_fails_in_time() -> Result<()> {
     let rig = Rig::new()?;
     let path = rig.file("data", SIZE)?;

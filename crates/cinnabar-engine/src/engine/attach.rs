@@ -275,7 +275,8 @@ impl<P: Payload> Engine<P> {
             && size_bytes.is_multiple_of(u64::from(known.spec.align_bytes))
             && size_bytes.div_ceil(BLOCK_BYTES) <= VOLUME_BLOCKS_MAX;
         // The rest of a block that was not whole is padded with zeros where it is cached.
-        if !sound || !known.spec.size_bytes.is_multiple_of(BLOCK_BYTES) {
+        let grows = size_bytes > known.spec.size_bytes;
+        if !sound || grows && !known.spec.size_bytes.is_multiple_of(BLOCK_BYTES) {
             return self.outbox.reply(id, Err(Failure::Invalid));
         }
         known.spec.size_bytes = size_bytes;

@@ -157,6 +157,21 @@ fn a_volume_grows_although_the_device_is_lost_meanwhile() {
     assert!(matches!(rig.answer(grown), Ok(Answer::Done)));
 }
 
+/// One that ends inside a block doesn't grow, but has a new proof.
+#[test]
+fn a_proof_is_recorded_of_a_volume_of_any_size() {
+    let mut rig = Rig::open(1020);
+    let size = 127 * BLOCK_BYTES + 512;
+    let spec = VolumeSpec { align_bytes: 512, ..VolumeSpec::new("v".into(), size) };
+    rig.ask(vec![Command::Attach(spec)]);
+    let reproved = rig.ask(vec![Command::Grow(V, size, Some(ProofToken([9; 64])))])[0];
+    assert!(matches!(rig.answer(reproved), Ok(Answer::Done)));
+    let grown = rig.ask(vec![Command::Grow(V, size + 512, Some(ProofToken([8; 64])))])[0];
+    assert_eq!(rig.answer(grown).map(drop), Err(Failure::Invalid));
+    let known = Recorded { proof: Some(ProofToken([9; 64])), written: true };
+    assert_eq!(rig.crash().engine.recorded("v"), Some(known));
+}
+
 /// A volume with these blocks written, each of which is cached.
 fn written(mutants: Mutants, blocks: &[u64]) -> Rig {
     written_with(Config { mutants, ..Config::default() }, blocks)

@@ -83,6 +83,16 @@ impl<M: RawMemory> Server<M> {
         self.shared.exports.get(export).map_or(0, |served| served.connections.len())
     }
 
+    /// The connections to one export, by numbers that no later connection gets.
+    pub fn guests(&self, export: ExportId) -> &[u64] {
+        self.shared.exports.get(export).map_or(&[], |served| &served.connections)
+    }
+
+    /// The number of the connection that an unanswered request came through, which may be gone.
+    pub fn guest_of(&self, ticket: Ticket) -> Option<u64> {
+        self.shared.slots.get(ticket.0).map(|slot| slot.connection)
+    }
+
     /// Requests to one export that the server itself answered with an error: out of range, too long and
     /// the like.
     pub fn refused(&self, export: ExportId) -> u64 {
@@ -270,6 +280,12 @@ impl<M: RawMemory> Server<M> {
             }
         }
         self.settle(key, buffers);
+    }
+
+    /// Whether the client of a request that is not answered yet is still there.
+    pub fn is_waited_for(&self, ticket: Ticket) -> bool {
+        let slot = self.shared.slots.get(ticket.0);
+        slot.is_some_and(|slot| self.connections.get(slot.connection).is_some())
     }
 
     /// Answers a request, each once (debug builds check it, others ignore what is answered again).

@@ -169,6 +169,16 @@ impl<M: RawMemory> Server<M> {
         self.exports.get(&export).map_or(0, |served| served.connections.len())
     }
 
+    /// The connections to one export, by numbers that no later connection gets.
+    pub fn guests(&self, export: ExportId) -> &[u64] {
+        self.exports.get(&export).map_or(&[], |served| &served.connections)
+    }
+
+    /// The number of the connection that an unanswered request came through, which may be gone.
+    pub fn guest_of(&self, ticket: crate::Ticket) -> Option<u64> {
+        self.slots.get(ticket.0).map(|slot| slot.connection)
+    }
+
     /// Requests to one export that the server itself answered with an error: out of range, unknown and
     /// the like.
     pub fn refused(&self, export: ExportId) -> u64 {

@@ -10,7 +10,7 @@ use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_search::scenes::Scene;
 use cinnabar_search::{evolve, exhaustive};
 use cinnabar_sim::faults::{run_one, search};
-use known::{EQUIVALENT, SCRIPTED, SEEDS_MAX, with};
+use known::{EQUIVALENT, FOUND_AT_HOSTS, SCRIPTED, SEEDS_MAX, with};
 use std::time::{Duration, Instant};
 
 /// How each search finds each mutant, as a table. `CINNABAR_MUTANT_SECONDS` are for the guided
@@ -32,7 +32,9 @@ fn table_of_mutants() {
         }
         let scripted = SCRIPTED.iter().find(|(one, ..)| *one == mutant);
         let equivalent = EQUIVALENT.iter().find(|(one, _)| *one == mutant);
+        let hosts = FOUND_AT_HOSTS.iter().find(|(one, _)| *one == mutant);
         let otherwise = match (scripted, equivalent) {
+            _ if hosts.is_some() => "seeds of two hosts".to_owned(),
             (Some((_, test, why)), _) => format!("scripted, {test}: {why}"),
             (_, Some((_, why))) => format!("equivalent: {why}"),
             _ => String::new(),

@@ -299,6 +299,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             EndStep::Gone(_) => {
                 self.media.detach(id);
                 self.accounts[volume].left = left;
+                self.check_kept(volume)?;
                 self.let_go(volume)
             }
         }
@@ -310,6 +311,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let what = "detached, but not flushed to the end";
             return Err(Violation::at(Kind::NotDurable, volume, sector, what));
         }
+        self.check_nothing_kept(volume)?;
         let proves = self.can_prove(volume);
         let backend = &mut self.media.backends[volume];
         let proof = if proves { backend.take_proof() } else { None };

@@ -20,6 +20,7 @@ mod duo;
 mod grow;
 mod guests;
 mod io;
+mod kept;
 mod log;
 mod loss;
 mod meet;

@@ -312,6 +312,11 @@ impl CacheDevice {
         self.cells[block as usize].contents.page()
     }
 
+    /// The same, read as data.
+    pub fn data(&self, block: u64) -> Stamped {
+        Stamped::from_stamps(self.cells[block as usize].contents.stamps().to_vec())
+    }
+
     /// Overwrites a block with bytes, behind the engine's back.
     ///
     /// # Panics

@@ -24,7 +24,7 @@ use durability::Durability;
 pub use order::Flushed;
 use order::Order;
 use sector::{Sector, Verdict};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 /// How a write ended, as far as the contents of its sectors go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,8 +97,9 @@ pub struct Oracle {
     untouched: Vec<u64>,
     tick: u64,
     excused: u64,
-    /// Submission ticks of reads in flight: what they may still return must be remembered.
-    reading: BTreeSet<u64>,
+    /// Submission ticks of reads in flight, and how many have each: what they may still return must be
+    /// remembered.
+    reading: BTreeMap<u64, u32>,
 }
 
 impl Oracle {
@@ -112,7 +113,7 @@ impl Oracle {
         let orders = sectors.iter().map(|_| Order::default()).collect();
         let went_back = vec![BTreeMap::new(); sectors.len()];
         let untouched = vec![0; sectors.len()];
-        let reading = BTreeSet::new();
+        let reading = BTreeMap::new();
         Self { backends, durability, orders, went_back, untouched, tick: 0, excused: 0, reading }
     }
 
@@ -234,8 +235,28 @@ impl Oracle {
     /// A read was submitted.
     pub fn read_submitted(&mut self, backend: usize, first: u64, count: u64) -> ReadTicket {
         let submitted = self.tick();
-        self.reading.insert(submitted);
-        ReadTicket { backend, first, count, submitted }
+        self.begin_read(ReadTicket { backend, first, count, submitted })
+    }
+
+    fn begin_read(&mut self, ticket: ReadTicket) -> ReadTicket {
+        *self.reading.entry(ticket.submitted).or_default() += 1;
+        ticket
+    }
+
+    /// A read was submitted by a host that has not heard of what was written since `then`, a read in
+    /// flight: it may return what that one may.
+    ///
+    /// # Panics
+    /// If that read is not in flight.
+    pub fn read_submitted_as_of(
+        &mut self,
+        then: &ReadTicket,
+        backend: usize,
+        first: u64,
+        count: u64,
+    ) -> ReadTicket {
+        assert!(self.reading.contains_key(&then.submitted), "what it may return is known");
+        self.begin_read(ReadTicket { backend, first, count, submitted: then.submitted })
     }
 
     /// It returned these values.
@@ -246,12 +267,36 @@ impl Oracle {
     /// # Panics
     /// If the number of values is not what was asked for.
     pub fn read_done(&mut self, ticket: &ReadTicket, values: &[Stamp]) -> Result<(), Violation> {
+        self.read_done_but(ticket, values, |_| false)
+    }
+
+    /// The same, but of some sectors it is not known what they should hold: values must have been written
+    /// there one day.
+    ///
+    /// # Errors
+    /// As [`Oracle::read_done`].
+    ///
+    /// # Panics
+    /// If the number of values is not what was asked for.
+    pub fn read_done_but(
+        &mut self,
+        ticket: &ReadTicket,
+        values: &[Stamp],
+        unknown: impl Fn(u64) -> bool,
+    ) -> Result<(), Violation> {
         assert_eq!(values.len() as u64, ticket.count, "the caller cuts out the span");
         let now = self.tick();
-        self.reading.remove(&ticket.submitted);
+        self.read_dropped(ticket);
         let horizon = self.horizon();
         let mut excused = 0;
         for (number, &value) in (ticket.first..).zip(values) {
+            if unknown(number) {
+                if value != Stamp::ZERO && !value.is_of(ticket.backend, number) {
+                    let what = format!("a read returned {value:?}");
+                    return Err(Violation::wrong_value(ticket.backend, number, value, what));
+                }
+                continue;
+            }
             let sector = self.sector(ticket.backend, number);
             match sector.observe(value, ticket.submitted, now) {
                 Verdict::Right => {}
@@ -273,7 +318,12 @@ impl Oracle {
 
     /// It failed, or will never be answered.
     pub fn read_dropped(&mut self, ticket: &ReadTicket) {
-        self.reading.remove(&ticket.submitted);
+        if let Some(count) = self.reading.get_mut(&ticket.submitted) {
+            *count -= 1;
+            if *count == 0 {
+                self.reading.remove(&ticket.submitted);
+            }
+        }
     }
 
     /// A flush was submitted: the tick that [`Oracle::flush_done`] wants.
@@ -339,6 +389,15 @@ impl Oracle {
         Ok(())
     }
 
+    /// It was not known what this sector should hold: it holds this from now on, or what a write in flight
+    /// brings.
+    pub fn decided(&mut self, backend: usize, sector: u64, value: Stamp) {
+        let now = self.tick();
+        self.durability[backend].overwritten(sector..sector + 1);
+        self.orders[backend].went_back(sector, value, now);
+        self.sector(backend, sector).decide(value, now);
+    }
+
     /// Until they are written again, reads of these sectors may return these values too.
     pub fn excuse(&mut self, backend: usize, first: u64, values: &[Stamp]) {
         let now = self.tick();
@@ -395,11 +454,11 @@ impl Oracle {
                 None => sink.word(0),
             }
         }
-        self.reading.iter().for_each(|tick| sink.tick(*tick));
+        self.reading.keys().for_each(|tick| sink.tick(*tick));
     }
 
     fn horizon(&self) -> u64 {
-        self.reading.first().copied().unwrap_or(self.tick + 1)
+        self.reading.keys().next().copied().unwrap_or(self.tick + 1)
     }
 
     fn sector(&mut self, backend: usize, sector: u64) -> &mut Sector {

@@ -68,6 +68,13 @@ impl Sector {
         self.seen = SmallVec::from_slice(&[Seen { value, from: now, to: now }]);
     }
 
+    /// From now on it holds this value, or what a write brings that is in flight.
+    pub(super) fn decide(&mut self, value: Stamp, now: u64) {
+        self.writes.retain(|write| write.by == u64::MAX);
+        self.writes.push(Write { value, submitted: now, by: now });
+        self.seen = SmallVec::from_slice(&[Seen { value, from: now, to: now }]);
+    }
+
     /// A read may return this value too, until the sector is written again.
     pub(super) fn excuse(&mut self, value: Stamp, now: u64) {
         let excused = self.excused.get_or_insert_with(|| {

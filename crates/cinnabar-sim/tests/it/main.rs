@@ -4,6 +4,7 @@ mod double;
 mod engine;
 mod faults;
 mod fixture;
+mod hosts;
 mod lost_syncs;
 mod mutants;
 mod oracle;

@@ -8,7 +8,8 @@ use cinnabar_engine::mutant::Mutant;
 use cinnabar_sim::FaultOptions;
 use cinnabar_sim::faults::{run_one, search};
 use known::{
-    EQUIVALENT, FOUND_AT, FOUND_AT_DOORS, FOUND_RESIZING, FOUND_SINGLE, SCRIPTED, SEEDS_MAX, with,
+    EQUIVALENT, FOUND_AT, FOUND_AT_DOORS, FOUND_AT_HOSTS, FOUND_RESIZING, FOUND_SINGLE, SCRIPTED,
+    SEEDS_MAX, with,
 };
 
 #[test]
@@ -60,6 +61,7 @@ fn each_mutant_is_accounted_for() {
             .chain(FOUND_SINGLE)
             .chain(FOUND_AT_DOORS)
             .chain(FOUND_RESIZING)
+            .chain(FOUND_AT_HOSTS)
             .filter(|(one, _)| one == mutant)
             .count();
         let scripted = SCRIPTED.iter().filter(|(one, ..)| one == mutant).count();

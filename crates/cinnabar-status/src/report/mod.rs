@@ -4,6 +4,7 @@
 
 mod cache;
 mod health;
+mod hybrid;
 mod qos;
 mod volume;
 
@@ -11,10 +12,11 @@ pub use cache::{
     AdmittedReport, CacheReport, LogHalfReport, RamReport, ResizingReport, WriteLogReport,
 };
 pub use health::{HealthReport, LoadedReport, StartKind, why};
+pub use hybrid::HybridReport;
 pub use qos::{QosGroupReport, QosReport, QosWorkReport};
 pub use volume::{
-    BypassedReport, DestagePace, LatencyReport, OperationLatency, VolumeReport, WaitingReport,
-    WarmthReport, WriteBackReport,
+    BypassedReport, DestagePace, LatencyReport, MigrationReport, OperationLatency, ParentReport,
+    VolumeReport, WaitingReport, WarmReport, WarmthReport, WriteBackReport,
 };
 
 use crate::raw::DataStatus;

@@ -1,8 +1,12 @@
 //! A volume in the status.
 
+use super::hybrid::HybridReport;
 use super::qos::QosReport;
-use crate::latency::LatencySummary;
-use crate::raw::{PaceReason, State, VolumeStatus, Waiting, WriteBackStatus};
+use crate::latency::{Latencies, LatencySummary};
+use crate::raw::{
+    MigrationRole, MigrationStatus, PaceReason, ParentStatus, State, VolumeStatus, Waiting,
+    WarmStatus, WriteBackStatus,
+};
 use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::units::{show_share, show_size};
 use cinnabar_seam::counters::Bypassed;
@@ -141,6 +145,107 @@ pub struct VolumeReport {
     /// What the write log holds of it; absent unless it is in write-back mode, or has been.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub write_back: Option<WriteBackReport>,
+    /// What it reads from a parent volume's cache; absent unless it is a clone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub parent: Option<ParentReport>,
+    /// Which of two hosts serves it; absent unless it may move.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub migration: Option<MigrationReport>,
+    /// Where its extents lie; absent unless it is a hybrid volume.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub hybrid: Option<HybridReport>,
+}
+
+/// The parent of a volume that is a clone. What is read from it is counted there, hits and misses, and not
+/// among the clone's own reads.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct ParentReport {
+    /// The parent volume.
+    pub name: String,
+    /// Why nothing is read from it, or empty.
+    pub reason: String,
+    /// Read requests that it was given.
+    pub reads: u64,
+    /// Blocks that it has answered.
+    pub blocks: u64,
+    /// Reads that it failed, or refused, and that the clone was asked for instead.
+    pub repeated: u64,
+    /// Objects of the clone for which the parent may answer.
+    pub objects: u64,
+    /// Of those, what the clone has itself.
+    pub own_objects: u64,
+}
+
+impl From<&ParentStatus> for ParentReport {
+    fn from(status: &ParentStatus) -> Self {
+        let ParentStatus { name, reason, .. } = status;
+        let &ParentStatus { reads, blocks, repeated, objects, own_objects, .. } = status;
+        let (name, reason) = (name.clone(), reason.clone());
+        Self { name, reason, reads, blocks, repeated, objects, own_objects }
+    }
+}
+
+/// A volume that may move between two hosts.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
+pub struct MigrationReport {
+    /// What this host is.
+    pub role: MigrationRole,
+    /// `http://HOST:PORT` of the other daemon.
+    pub peer: String,
+    /// The highest epoch known: counts the owners.
+    pub epoch: u64,
+    /// Times it was handed over to the other host since this daemon started.
+    pub given: u64,
+    /// Times it was taken from there.
+    pub taken: u64,
+    /// Seconds that guests waited the last time it was taken.
+    pub last_take_s: f64,
+    /// Guests' requests that wait for the volume now.
+    pub held: u64,
+    /// Why it could not be taken or handed over the last time, or empty.
+    pub reason: String,
+    /// What has come along from the other host's cache; absent if nothing was asked for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warm: Option<WarmReport>,
+}
+
+/// Blocks that are fetched from the other host's cache after a volume was taken from it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct WarmReport {
+    /// Blocks that the other host has named, hottest first.
+    pub listed: u64,
+    /// Of those, blocks that it has sent and that were offered to the cache here.
+    pub fetched: u64,
+    /// Bytes of them.
+    pub bytes: u64,
+    /// Blocks that were not taken: written here since, not in the other cache any more, or damaged.
+    pub skipped: u64,
+    /// Why it has ended; absent while it goes on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ended: Option<String>,
+}
+
+impl From<&WarmStatus> for WarmReport {
+    fn from(status: &WarmStatus) -> Self {
+        let WarmStatus { listed, fetched, bytes, skipped, ended, .. } = status.clone();
+        Self { listed, fetched, bytes, skipped, ended }
+    }
+}
+
+impl From<&MigrationStatus> for MigrationReport {
+    fn from(status: &MigrationStatus) -> Self {
+        Self {
+            role: status.role,
+            peer: format!("http://{}", status.peer),
+            epoch: status.epoch,
+            given: status.given,
+            taken: status.taken,
+            last_take_s: status.last_take.as_secs_f64(),
+            held: status.held,
+            reason: status.reason.clone(),
+            warm: status.warm.as_ref().map(WarmReport::from),
+        }
+    }
 }
 
 /// What the write log holds of a volume. In write-back mode the counters above tell what the log has
@@ -384,11 +489,10 @@ impl VolumeReport {
             capped_blocks: counters.capped_blocks,
             refused: counters.refused,
             cached_blocks: counters.cached_blocks,
-            latency_us: LatencyReport {
-                read: (&status.latencies.read).into(),
-                write: (&status.latencies.write).into(),
-                flush: (&status.latencies.flush).into(),
-            },
+            latency_us: (&status.latencies).into(),
+            parent: status.parent.as_ref().map(ParentReport::from),
+            migration: status.migration.as_ref().map(MigrationReport::from),
+            hybrid: status.hybrid.as_ref().map(HybridReport::from),
             write_back: status.write_back.as_ref().map(Into::into),
         }
     }
@@ -477,6 +581,13 @@ const fn words_of(reason: DropReason) -> &'static str {
         DropReason::NoProof => {
             "nothing proves that the backend was not changed, and exclusive is not set"
         }
+    }
+}
+
+impl From<&Latencies> for LatencyReport {
+    fn from(latencies: &Latencies) -> Self {
+        let Latencies { read, write, flush } = latencies;
+        Self { read: read.into(), write: write.into(), flush: flush.into() }
     }
 }
 

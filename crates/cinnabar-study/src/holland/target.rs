@@ -44,19 +44,19 @@ pub struct Nearness {
 
 impl Target {
     /// A read latency in microseconds.
-    pub(super) fn read(what: impl Into<String>, config: Config, us: f64) -> Self {
+    pub(super) fn read(what: impl Into<String>, config: &Config, us: f64) -> Self {
         Self::between(what, config, Quantity::ReadLatency, us, us)
     }
 
     /// A write latency in microseconds.
-    pub(super) fn write(what: impl Into<String>, config: Config, us: f64) -> Self {
+    pub(super) fn write(what: impl Into<String>, config: &Config, us: f64) -> Self {
         Self::between(what, config, Quantity::WriteLatency, us, us)
     }
 
     /// A share in per cent.
     pub(super) fn percent(
         what: impl Into<String>,
-        config: Config,
+        config: &Config,
         quantity: Quantity,
         percent: f64,
     ) -> Self {
@@ -66,12 +66,12 @@ impl Target {
     /// A range.
     pub(super) fn between(
         what: impl Into<String>,
-        config: Config,
+        config: &Config,
         quantity: Quantity,
         low: f64,
         high: f64,
     ) -> Self {
-        Self { what: what.into(), config, quantity, low, high }
+        Self { what: what.into(), config: *config, quantity, low, high }
     }
 
     /// How near we are to it.
@@ -100,7 +100,7 @@ mod tests {
 
     fn within(quantity: Quantity, low: f64, high: f64, measured: f64) -> bool {
         let config = Config::default();
-        Target::between("", config, quantity, low, high).nearness(measured).within
+        Target::between("", &config, quantity, low, high).nearness(measured).within
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
 
     #[test]
     fn a_difference_is_told_with_its_sign() {
-        let target = Target::read("", Config::default(), 400.0);
+        let target = Target::read("", &Config::default(), 400.0);
         assert!((target.nearness(420.0).difference - 0.05).abs() < 1e-12);
         assert!((target.nearness(380.0).difference + 0.05).abs() < 1e-12);
     }

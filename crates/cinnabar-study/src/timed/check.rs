@@ -61,6 +61,7 @@ impl Config {
         self.check_ranges()?;
         self.check_times()?;
         self.check_sizes()?;
+        super::loss::check::check(self)?;
         self.check_combination()
     }
 
@@ -101,6 +102,8 @@ impl Config {
     fn check_times(&self) -> Result<(), ConfigError> {
         let times = &self.timings;
         for (key, ns) in [
+            ("pause_ns", self.pause_ns),
+            ("at_ns", self.loss.at_ns),
             ("ram_read_ns", times.ram_read_ns),
             ("ram_write_ns", times.ram_write_ns),
             ("flash_read_ns", times.flash_read_ns),

@@ -5,6 +5,7 @@
 //! syncers, smaller by one factor, which keeps hit shares and latencies and shortens the run.
 //! `check.rs` says which settings make no sense.
 
+use super::loss::settings::LossSettings;
 use std::fmt;
 use std::str::FromStr;
 
@@ -171,10 +172,14 @@ pub struct Config {
     pub frame_order: FrameOrder,
     /// What the measured part finds in flash.
     pub restart: Restart,
+    /// A host that loses its cache while the others keep theirs.
+    pub loss: LossSettings,
     /// Number of hosts.
     pub hosts: u32,
     /// Threads of each host.
     pub threads: u32,
+    /// Mean pause of a thread between two operations, in nanoseconds; each is drawn, from 0 to twice that.
+    pub pause_ns: u64,
     /// Have all hosts one working set, or each its own?
     pub shared_set: bool,
     /// Blocks of a working set.
@@ -242,8 +247,10 @@ impl Default for Config {
             eviction_reads_flash: false,
             frame_order: FrameOrder::Spread,
             restart: Restart::Warm,
+            loss: LossSettings::default(),
             hosts: 1,
             threads: 8,
+            pause_ns: 0,
             shared_set: false,
             working_set_blocks: 60 * BLOCKS_PER_GIB,
             total_blocks: 1024 * BLOCKS_PER_GIB,

@@ -8,6 +8,7 @@ use super::cinnabar::Engines;
 use super::config::{Architecture, Background, Config, Placement, Restart, WritePolicy};
 use super::host::{FLASH, Host, RAM};
 use super::jobs::{Job, Jobs, Kind, Stage};
+use super::loss::state::Loss;
 use super::outcome::Outcome;
 use super::source::{Operation, Source, operations};
 use super::station::{Link, Station, Way, Yielded};
@@ -17,6 +18,8 @@ use cinnabar_engine::prefetch::prefetch;
 
 /// Operations between two words about progress.
 const PROGRESS_EVERY: u64 = 1 << 17;
+/// Tells the seed of pauses from that of other draws.
+const PAUSES: u64 = 0x5057_5345;
 /// Jobs under way at most between two events; one event makes far fewer than the rest.
 const UNDER_WAY_MAX: usize = JOBS_MAX - (4 << 20);
 
@@ -39,8 +42,12 @@ pub(super) struct Model<'a> {
     pub(super) outcome: Outcome,
     /// The production engines, if they are the flash caches.
     pub(super) engines: Option<Box<Engines>>,
+    /// The loss of a host's cache, if there is to be one.
+    pub(super) loss: Option<Box<Loss>>,
+    /// Of pauses alone: they change no other draw.
+    pub(super) pauses: Dice,
     pub(super) measuring: bool,
-    measured_from_ns: u64,
+    pub(super) measured_from_ns: u64,
     /// Operations until measuring begins.
     warm_up: u64,
     operations: u64,
@@ -50,7 +57,7 @@ pub(super) struct Model<'a> {
     drawn: Vec<Option<Operation>>,
     /// Threads that go on, and operations of a trace under way.
     active: u64,
-    last_ns: u64,
+    pub(super) last_ns: u64,
 }
 
 /// Where flash is.
@@ -105,6 +112,8 @@ impl<'a> Model<'a> {
             dice: Dice::new(config.seed),
             outcome: Outcome::default(),
             engines: has_engines.then(|| Box::new(Engines::new(config))),
+            loss: config.loss.is_set().then(|| Box::new(Loss::new(config))),
+            pauses: Dice::new(config.seed ^ PAUSES),
             measuring: false,
             measured_from_ns: 0,
             warm_up,
@@ -135,6 +144,7 @@ impl<'a> Model<'a> {
                 }
             }
         }
+        self.close_loss()?;
         if self.engines.is_some() {
             self.close_engines();
         }
@@ -164,7 +174,8 @@ impl<'a> Model<'a> {
                 let made = matches!(self.source, Source::Made(_));
                 let drawn = if made { self.source.next(thread) } else { None };
                 self.drawn.push(drawn);
-                self.at(0, id, Stage::Take);
+                let first = self.pause_ns(host);
+                self.at(first, id, Stage::Take);
             }
             self.active = u64::from(threads);
         }
@@ -205,6 +216,9 @@ impl<'a> Model<'a> {
             Stage::EngineServe => self.engine_serve(now, id),
             Stage::EngineServed => self.engine_served(now, id),
             Stage::EngineDone => self.engine_io_done(now, id),
+            Stage::Ask => self.request_block(now, id),
+            Stage::Send => self.send_block(now, id),
+            Stage::EngineSend => self.send_engine_request(now, id),
         }
     }
 
@@ -213,6 +227,7 @@ impl<'a> Model<'a> {
         match self.jobs[id].kind {
             Kind::Tick(_) => self.tick(now, id),
             Kind::Arrivals => self.arrive(now, id),
+            Kind::Loss => self.lose(now, id),
             Kind::Idle(way) => {
                 self.idle(now, id, if way == 0 { Way::Up } else { Way::Down });
             }
@@ -221,7 +236,7 @@ impl<'a> Model<'a> {
     }
 
     #[inline]
-    fn take_next(&mut self, now: u64, id: u32) {
+    pub(super) fn take_next(&mut self, now: u64, id: u32) {
         if let Source::Recorded(_) = self.source {
             match self.source.next(id) {
                 Some(operation) => self.begin(now, id, operation),
@@ -317,7 +332,7 @@ impl<'a> Model<'a> {
             }
             Kind::Thread => {
                 self.record(now, id);
-                self.take_next(now, id);
+                self.rest(now, id);
             }
             Kind::Arrived => {
                 self.record(now, id);
@@ -331,11 +346,16 @@ impl<'a> Model<'a> {
     #[inline]
     fn record(&mut self, now: u64, id: u32) {
         self.last_ns = now;
-        let Job { measured, write, started_ns, .. } = self.jobs[id];
+        let Job { measured, write, started_ns, host, .. } = self.jobs[id];
         if measured {
             let outcome = &mut self.outcome;
             let latency = if write { &mut outcome.writes } else { &mut outcome.reads };
             latency.record(now - started_ns);
+            if let Some(loss) = &mut self.loss
+                && loss.record(usize::from(host), write, started_ns, now)
+            {
+                self.judge_warmth(now);
+            }
         }
     }
 
@@ -351,6 +371,7 @@ impl<'a> Model<'a> {
         if self.engines.is_some() {
             self.measure_engines(now);
         }
+        self.await_loss(now);
     }
 
     /// What happened, folded into the digest.

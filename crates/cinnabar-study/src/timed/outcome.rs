@@ -3,52 +3,8 @@
 //! Everything but [`Outcome::digest`] and [`Outcome::events`] is of the measured part only.
 
 use super::cinnabar::report::EngineReport;
-use hdrhistogram::Histogram;
-
-/// Significant digits of a percentile; the mean is exact.
-const DIGITS: u8 = 3;
-
-/// Latencies of one kind of operation.
-#[derive(Clone, Debug)]
-pub struct Latency {
-    histogram: Histogram<u64>,
-    sum_ns: u128,
-}
-
-impl Default for Latency {
-    fn default() -> Self {
-        let histogram = Histogram::new(DIGITS).expect("0 to 5 digits");
-        Self { histogram, sum_ns: 0 }
-    }
-}
-
-impl Latency {
-    #[inline]
-    pub(super) fn record(&mut self, ns: u64) {
-        self.sum_ns += u128::from(ns);
-        self.histogram.record(ns).expect("it grows by itself to whatever a u64 can say");
-    }
-
-    /// Operations measured.
-    pub fn count(&self) -> u64 {
-        self.histogram.len()
-    }
-
-    /// Their mean in nanoseconds; 0 without any.
-    pub fn mean_ns(&self) -> f64 {
-        if self.histogram.is_empty() { 0.0 } else { self.sum_ns as f64 / self.count() as f64 }
-    }
-
-    /// So many percent, 0 to 100, took at most so many nanoseconds, to three digits; 0 without any.
-    pub fn percentile_ns(&self, percent: f64) -> u64 {
-        self.histogram.value_at_quantile(percent / 100.0)
-    }
-
-    /// The longest, in nanoseconds, to three digits.
-    pub fn max_ns(&self) -> u64 {
-        self.histogram.max()
-    }
-}
+pub use super::latency::Latency;
+use super::loss::report::LossReport;
 
 /// All results of a simulation.
 #[derive(Clone, Debug, Default)]
@@ -83,6 +39,8 @@ pub struct Outcome {
     pub dirty_evictions_flash: u64,
     /// What there is to tell of the production engine, where it is the flash cache.
     pub engine: Option<EngineReport>,
+    /// Each host before, during and after the loss of a cache, where one was lost.
+    pub loss: Option<LossReport>,
     /// Virtual time of the measured part, in nanoseconds.
     pub simulated_ns: u64,
     /// Blocks read and written from the start, the warm-up included.

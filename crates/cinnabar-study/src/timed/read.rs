@@ -23,6 +23,7 @@ impl Model<'_> {
                 return self.read_flash(now, id, number, Stage::Finish);
             }
             self.outcome.ram_hits += u64::from(measured);
+            self.count_found(number, true, measured);
             self.at(now + self.config.timings.ram_read_ns, id, Stage::Finish);
             return;
         }
@@ -33,33 +34,42 @@ impl Model<'_> {
             host.flash.touch(block, &mut host.words);
             return self.read_flash(now, id, number, Stage::FlashRead);
         }
-        let at_server = self.send_request(now, id);
-        if let Some(at_server) = at_server {
-            if self.flash == FlashAt::Server {
-                self.at(at_server, id, Stage::ServerRead);
-                return;
-            }
-            self.outcome.misses += u64::from(measured);
-            self.ask_filer(at_server, id);
-            self.fetch_ahead(at_server, number, block);
+        if let Some(waiting) = self.hosts[number].fetching.get_mut(&block) {
+            waiting.push(id);
+            return self.count_miss(number, measured);
+        }
+        match self.turn(now, number) {
+            Some(turn) => self.at(turn, id, Stage::Ask),
+            None => self.request_block(now, id),
         }
     }
 
-    /// Sends the request for a block; `None` if the block is on its way already.
-    fn send_request(&mut self, now: u64, id: u32) -> Option<u64> {
+    /// Sends the request for a block that the host does not have.
+    pub(super) fn request_block(&mut self, now: u64, id: u32) {
         let Job { host, block, measured, .. } = self.jobs[id];
         let host = usize::from(host);
-        if let Some(waiting) = self.hosts[host].fetching.get_mut(&block) {
-            waiting.push(id);
-            self.outcome.misses += u64::from(measured);
-            return None;
+        let Some(at_server) = self.send(now, id, Way::Up, false, Stage::ServerRead) else {
+            return;
+        };
+        if self.flash == FlashAt::Server {
+            self.at(at_server, id, Stage::ServerRead);
+            return;
         }
-        self.send(now, id, Way::Up, false, Stage::ServerRead)
+        self.count_miss(host, measured);
+        self.ask_filer(at_server, id);
+        self.fetch_ahead(at_server, host, block);
+    }
+
+    fn count_miss(&mut self, host: usize, measured: bool) {
+        self.outcome.misses += u64::from(measured);
+        self.count_found(host, false, measured);
     }
 
     /// Reads flash for a hit.
     fn read_flash(&mut self, now: u64, id: u32, of: usize, then: Stage) {
-        self.outcome.flash_hits += u64::from(self.jobs[id].measured);
+        let Job { host, measured, .. } = self.jobs[id];
+        self.outcome.flash_hits += u64::from(measured);
+        self.count_found(usize::from(host), true, measured);
         self.outcome.flash_reads += u64::from(self.measuring);
         let read = self.hosts[of].device.serve(now, self.config.timings.flash_read_ns);
         self.at(read, id, then);

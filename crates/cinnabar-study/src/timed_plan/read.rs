@@ -16,6 +16,7 @@ use toml::de::DeTable;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const SECTIONS: &[(&str, &str)] = &[
     ("hosts", "[hosts]"),
+    ("loss", "[loss]"),
     ("ram", "[ram]"),
     ("flash", "[flash]"),
     ("link", "[link]"),

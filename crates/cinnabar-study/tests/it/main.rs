@@ -20,5 +20,6 @@ mod sixteen;
 mod spc1;
 mod spc1_published;
 mod timed_cinnabar;
+mod timed_loss;
 mod timed_model;
 mod traces;

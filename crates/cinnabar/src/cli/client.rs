@@ -9,7 +9,6 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use std::fmt::Write;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -206,18 +205,4 @@ fn refusal(code: StatusCode, answer: &[u8]) -> Failure {
     });
     let of_usage = [StatusCode::BAD_REQUEST, StatusCode::UNPROCESSABLE_ENTITY].contains(&code);
     Failure { code: if of_usage { 2 } else { 1 }, message: body.error, hint: body.hint }
-}
-
-/// A name as one segment of a path.
-pub(super) fn escape(name: &str) -> String {
-    let mut text = String::with_capacity(name.len());
-    for byte in name.bytes() {
-        if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {
-            text.push(char::from(byte));
-        } else {
-            // Writing to a string does not fail.
-            let _ok = write!(text, "%{byte:02X}");
-        }
-    }
-    text
 }

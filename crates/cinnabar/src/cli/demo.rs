@@ -80,6 +80,7 @@ impl Demo {
             lock_wait_max: Duration::from_secs(5),
             qos_groups: Vec::new(),
             control: ControlConfig {
+                peers: None,
                 socket: self.path.join("control.sock"),
                 http: None,
                 api: None,

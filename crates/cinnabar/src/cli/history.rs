@@ -1,9 +1,10 @@
 //! `cinnabar history`: what the cache and its volumes did over the last hour or day.
 
-use super::client::{Daemon, escape};
+use super::client::Daemon;
 use super::output;
 use super::parse::duration;
 use cinnabar_config::volume::check_name;
+use cinnabar_control::path::escape;
 use cinnabar_history::{SampleReport, SamplesReport};
 use cinnabar_text::{Failure, Table, show_size};
 use std::fmt::Write;

@@ -13,7 +13,9 @@ mod demo;
 mod extents;
 mod failure;
 mod history;
+mod hybrid;
 mod logging;
+mod migrate;
 mod output;
 mod parse;
 mod policy;
@@ -57,10 +59,14 @@ enum Command {
     History(history::Args),
     /// List, add, remove, change and invalidate volumes of a running daemon
     Volume(volume::Args),
+    /// Move volumes to another host and back, with a guest that goes on
+    Migrate(migrate::Args),
     /// See how the cache is divided, and why, and overrule it
     Policy(policy::Args),
     /// Check, dump, repair, replace or give up a cache device
     Cache(cache::Args),
+    /// Make, look at and check volumes over a fast and a slow pool
+    Hybrid(hybrid::Args),
     /// Check a configuration file
     Config(config_check::Args),
     /// Describe the control API for programs
@@ -90,14 +96,24 @@ enum Command {
     },
 }
 
+/// A panic of any thread ends the process, in each profile as in a release: what it left half done is nobody's to use.
+fn abort_on_panic() {
+    let tell = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        tell(info);
+        std::process::abort();
+    }));
+}
+
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
+    abort_on_panic();
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return usage(&error),
     };
     let done = run(cli.command);
-    cinnabar_backend::rbd::finish_closing();
+    cinnabar_backend::finish_closing();
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
@@ -113,8 +129,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Status(args) => status::run(&args),
         Command::History(args) => history::run(&args),
         Command::Volume(args) => volume::run(&args),
+        Command::Migrate(args) => migrate::run(&args),
         Command::Policy(args) => policy::run(&args),
         Command::Cache(args) => cache::run(&args),
+        Command::Hybrid(args) => hybrid::run(&args),
         Command::Config(args) => config_check::run(&args),
         Command::Api(args) => api::run(&args),
         Command::Simulate(args) => simulate::run(&args),

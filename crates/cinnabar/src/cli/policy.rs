@@ -5,10 +5,11 @@
 
 mod show;
 
-use super::client::{Daemon, escape};
+use super::client::Daemon;
 use super::output;
 use super::parse::duration as ago;
 use cinnabar_config::volume::check_name;
+use cinnabar_control::path::escape;
 use cinnabar_control::policy::{ApplyInput, PinInput};
 use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport};
 use cinnabar_policy::sizing::Allocator;

@@ -381,6 +381,7 @@ const fn name_of(state: State) -> &'static str {
         State::Degraded => "degraded",
         State::Stopping => "stopping",
         State::Waiting => "waiting",
+        State::Standby => "standby",
         State::Failed => "failed",
     }
 }

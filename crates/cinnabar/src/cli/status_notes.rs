@@ -6,6 +6,7 @@
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_status::report::{BypassedReport, DestagePace, VolumeReport};
 use cinnabar_text::show_size;
+use std::fmt::Write as _;
 
 /// Lines about a volume.
 pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {
@@ -30,10 +31,51 @@ pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {
         ));
     }
     notes.extend(write_back(volume).map(|text| format!("{name}: {text}\n")));
+    notes.extend(parent(volume).map(|text| format!("{name}: {text}\n")));
+    notes.extend(hybrid(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(capped(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(turns(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(bypassed(&volume.bypassed).map(|text| format!("{name}: {text}\n")));
     notes
+}
+
+/// What it has read from its parent volume, of a clone.
+fn parent(volume: &VolumeReport) -> Option<String> {
+    let own = volume.parent.as_ref()?;
+    let read = show_size(own.blocks * BLOCK_BYTES);
+    let (name, objects, reason) = (&own.name, own.objects, &own.reason);
+    let parent = format!("{read} read from the cache of volume {name:?}");
+    Some(if own.reason.is_empty() {
+        format!("{parent}; it has {} of {objects} objects itself", own.own_objects)
+    } else {
+        format!("{parent}, now nothing: {reason}")
+    })
+}
+
+/// Where the extents of a hybrid volume lie.
+fn hybrid(volume: &VolumeReport) -> Option<String> {
+    let own = volume.hybrid.as_ref()?;
+    let (fast, budget) = (show_size(own.fast_bytes), show_size(own.budget_bytes));
+    let (objects_fast, objects_slow, moving) = (own.objects_fast, own.objects_slow, own.moving);
+    let (up, down, copied) = (own.moved_fast, own.moved_slow, show_size(own.host_bytes));
+    let mut text = format!(
+        "{objects_fast} extents in the fast pool ({fast} of {budget}), {objects_slow} in the slow one, \
+         {moving} on their way; {up} moved up and {down} down by {}, {copied} copied here",
+        own.planner
+    );
+    if own.given_up > 0 {
+        let _ok = write!(text, "; {} moves were given up", own.given_up);
+    }
+    if own.lost_objects > 0 {
+        let _ok = write!(text, "; {} OBJECTS ARE LOST", own.lost_objects);
+    }
+    if own.foreign_objects > 0 {
+        let _ok = write!(text, "; {} files in its folders are not its own", own.foreign_objects);
+    }
+    if !own.last_move.is_empty() {
+        let _ok = write!(text, "; last move: {}", own.last_move);
+    }
+    Some(text)
 }
 
 /// What its fill limit kept off the cache device.

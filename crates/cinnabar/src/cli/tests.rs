@@ -1,7 +1,6 @@
 //! The command line: its shape, its help, what people see.
 
 use super::Cli;
-use super::client::escape;
 use super::status::render;
 use cinnabar_config::settings::Ack;
 use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
@@ -10,8 +9,8 @@ use cinnabar_engine::volume::{DropReason, Warmth};
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
 use cinnabar_status::raw::{
     CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, PaceReason, PaceStatus,
-    SizeStatus, State, VolumeStatus, Waiting, WriteBackStatus, WriteLogCounters, WriteLogStatus,
-    WriteMemoryStatus,
+    ParentStatus, SizeStatus, State, VolumeStatus, Waiting, WriteBackStatus, WriteLogCounters,
+    WriteLogStatus, WriteMemoryStatus,
 };
 use cinnabar_status::report::StatusReport;
 use clap::{CommandFactory, Parser};
@@ -175,12 +174,6 @@ fn help_has_examples_and_defaults() {
     visit(&mut Cli::command(), "");
 }
 
-#[test]
-fn names_are_one_segment_of_a_path() {
-    assert_eq!(escape("vm-1.a_b~"), "vm-1.a_b~");
-    assert_eq!(escape("a b?c%ü"), "a%20b%3Fc%25%C3%BC");
-}
-
 pub(super) fn sample(reads: u64) -> DataStatus {
     let input = cinnabar_config::VolumeInput {
         name: "vm1".into(),
@@ -217,6 +210,9 @@ pub(super) fn sample(reads: u64) -> DataStatus {
         latencies: Latencies { read: recorder.summary(), ..Latencies::default() },
         write_back: Some(sample_write_back()),
         qos: None,
+        parent: Some(sample_parent()),
+        migration: None,
+        hybrid: None,
     };
     let cache = CacheStatus {
         device: "/ssd/cache.img".into(),
@@ -274,6 +270,18 @@ fn sample_half(device: &str, state: LogHalfState, reason: &str) -> LogHalfStatus
     LogHalfStatus { device: device.into(), state, reason: reason.to_owned(), read_errors: 2 }
 }
 
+fn sample_parent() -> ParentStatus {
+    ParentStatus {
+        name: "golden".into(),
+        reason: String::new(),
+        reads: 40,
+        blocks: 768,
+        repeated: 1,
+        objects: 5120,
+        own_objects: 7,
+    }
+}
+
 fn sample_write_back() -> WriteBackStatus {
     WriteBackStatus {
         dirty_bytes: 3 << 20,
@@ -309,6 +317,7 @@ fn the_status_is_readable() {
         "/ssd/writes.img, alone: no other one holds everything, 2 reads failed",
         "/other/writes.img, missing: it did not answer in time, 2 reads failed",
         "vm1: 3.0 MiB in the write log are not at its backend yet, the oldest for 4.2 s, on its way out",
+        "vm1: 3.0 MiB read from the cache of volume \"golden\"; it has 7 of 5120 objects itself",
         "; at most 4 requests at a time, for guests' reads of the backend have become slow",
         "vm1: 5 operations of the backend failed",
         "vm1: 12 requests were refused as invalid",
@@ -435,6 +444,9 @@ fn metrics_follow_the_conventions() {
         "cinnabar_cache_detached_bytes 1048576",
         "cinnabar_volume_backend_oldest_seconds{volume=\"vm1\"} 12",
         "cinnabar_volume_dirty_bytes{volume=\"vm1\"} 3145728",
+        "cinnabar_volume_parent_used{volume=\"vm1\",parent=\"golden\"} 1",
+        "cinnabar_volume_parent_read_blocks_total{volume=\"vm1\",parent=\"golden\"} 768",
+        "cinnabar_volume_parent_own_objects{volume=\"vm1\",parent=\"golden\"} 7",
         "cinnabar_write_log_used_bytes 4194304",
         "cinnabar_write_log_half_state{device=\"/ssd/writes.img\",state=\"alone\"} 1",
         "cinnabar_write_log_half_state{device=\"/other/writes.img\",state=\"missing\"} 1",

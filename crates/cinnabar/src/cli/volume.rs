@@ -2,7 +2,7 @@
 //!
 //! Changes last until the daemon ends; what is to stay goes into the configuration file too.
 
-use super::client::{Daemon, escape};
+use super::client::Daemon;
 use super::extents::{self, Extent};
 use super::output;
 use super::progress::Progress;
@@ -11,6 +11,7 @@ use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
 use cinnabar_control::actions::InvalidateInput;
 use cinnabar_control::api::ChangeInput;
+use cinnabar_control::path::escape;
 use cinnabar_status::report::VolumeReport;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
@@ -204,6 +205,10 @@ struct AddArgs {
     /// Nobody else ever writes its backend [default: believe the backend's proof only]
     #[arg(long)]
     exclusive: bool,
+    /// Leave a snapshot of its RBD image at each clean end: only what others write until it is served
+    /// again is dropped then [default: leave none]
+    #[arg(long)]
+    return_snapshot: bool,
     /// Sequential runs of at least this many bytes bypass the cache; 0 = never
     #[arg(long, value_name = "SIZE", default_value = "16MiB")]
     bypass_sequential: String,
@@ -229,6 +234,22 @@ struct AddArgs {
     /// system]
     #[arg(long, value_name = "GROUP")]
     qos_group: Option<String>,
+    /// The read-only volume whose cached blocks it reads, of an RBD clone of that [default: none]
+    #[arg(long, value_name = "VOLUME")]
+    parent: Option<String>,
+    /// The daemon of the other host of a volume that may move, http://HOST:PORT: it begins as a standby
+    /// [default: none, it stays here]
+    #[arg(long, value_name = "URL", requires = "migrate_token_file")]
+    migrate_peer: Option<String>,
+    /// The token for changes at that daemon [default: none]
+    #[arg(long, value_name = "PATH", requires = "migrate_peer")]
+    migrate_token_file: Option<PathBuf>,
+    /// Bytes a second at most that are fetched from that daemon's cache after the volume was taken; 0 = none
+    #[arg(long, value_name = "SIZE", default_value = "100MB", requires = "migrate_peer")]
+    migrate_warm_rate: String,
+    /// Seconds for which they are; 0 = not at all
+    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "migrate_peer")]
+    migrate_warm_for: u64,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -368,9 +389,18 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         iops_limit: Some(args.iops_limit),
         iops_weight: Some(args.iops_weight),
         qos_group: args.qos_group.clone(),
+        parent: args.parent.clone(),
+        migrate_peer: args.migrate_peer.clone(),
+        migrate_token_file: match &args.migrate_token_file {
+            Some(path) => Some(in_words(&here.join(path))?),
+            None => None,
+        },
+        migrate_warm_rate: Some(args.migrate_warm_rate.clone()),
+        migrate_warm_for_s: Some(args.migrate_warm_for),
         read_only: args.read_only,
         shared: args.shared,
         exclusive: args.exclusive,
+        return_snapshot: args.return_snapshot,
         bypass_sequential: Some(args.bypass_sequential.clone()),
         bypass_large: Some(args.bypass_large.clone()),
         fill_limit: Some(args.fill_limit.clone()),

@@ -238,7 +238,7 @@ fn what_another_daemon_holds_is_left_alone() {
         (
             "metrics' port in use",
             format!("{GOOD_CACHE}[control]\nsocket = \"b.sock\"\nhttp = \"127.0.0.1:{port}\"\n"),
-            "can't serve metrics",
+            "can't listen at",
         ),
         (
             "NBD port in use",

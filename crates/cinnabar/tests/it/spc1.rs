@@ -56,7 +56,7 @@ fn check_books(report: &Value) {
         let sum: u64 = list(&report["periods"]).iter().map(|of| whole(&of[of_periods])).sum();
         assert_eq!(sum, whole(&server[server_count]), "{of_periods}: {report}");
     }
-    // Whoever waits to be submitted waits, too.
+    // What waits to be submitted waits, too.
     let (scheduled, dispatched) = (&report["latency"], &report["dispatched_latency"]);
     assert!(number(&scheduled["mean_ms"]) >= number(&dispatched["mean_ms"]), "{report}");
     let within = number(&scheduled["mean_ms"]) <= 30.0;

@@ -136,3 +136,32 @@ fn the_period_is_the_engines() {
     let heartbeat_ns = cinnabar_engine::Config::default().heartbeat_ns;
     assert_eq!(i64::try_from(heartbeat_ns), Ok(PERIOD_NS));
 }
+
+#[test]
+fn another_host_may_number_the_device_otherwise_and_nothing_else() {
+    let now = THEN.pack();
+    let of = |then: Stamped| judge_elsewhere(&recorded(then, false), Some(&now));
+    let with = |change: fn(&mut Seen)| {
+        let mut seen = THEN.seen;
+        change(&mut seen);
+        Stamped { seen, ..THEN }
+    };
+    assert_eq!(of(THEN), Belief::Unchanged);
+    assert_eq!(of(with(|seen| seen.device += 1)), Belief::Unchanged);
+    assert_eq!(judge(&recorded(with(|seen| seen.device += 1), false), Some(&now)), Belief::Changed);
+    for change in [
+        (|seen: &mut Seen| seen.inode += 1) as fn(&mut Seen),
+        |seen| seen.birth_ns += 1,
+        |seen| seen.size_bytes += 512,
+        |seen| seen.change_ns += 1,
+        |seen| seen.change_ns -= 1,
+    ] {
+        assert_eq!(of(with(change)), Belief::Changed);
+    }
+    // A clock that had not moved past the last write proves nothing.
+    let same = Stamped { now_ns: THEN.seen.change_ns, ..THEN };
+    assert_eq!(of(same), Belief::Unknown);
+    let none = Recorded { proof: None, written: false };
+    assert_eq!(judge_elsewhere(&none, Some(&now)), Belief::Unknown);
+    assert_eq!(judge_elsewhere(&recorded(THEN, false), None), Belief::Unknown);
+}

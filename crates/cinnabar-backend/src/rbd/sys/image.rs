@@ -34,31 +34,39 @@ unsafe impl Send for Image {}
 unsafe impl Sync for Image {}
 
 impl Image {
-    /// Opens an image for writing, or, with a snapshot, for reading.
-    pub(in super::super) fn open(
+    /// Opens an image for writing.
+    pub(in super::super) fn open(cluster: Cluster, name: &str) -> Result<Self, Errno> {
+        let name = c_text(name)?;
+        let mut image = std::ptr::null_mut();
+        // SAFETY: the pool's handle lives as long as the image; the name ends with a zero byte, and no
+        // snapshot is a null pointer.
+        checked(unsafe {
+            raw::rbd_open(cluster.io(), name.as_ptr(), &raw mut image, std::ptr::null())
+        })?;
+        Ok(Self { image, cluster: Mutex::new(cluster) })
+    }
+
+    /// Opens an image for reading, or one of its snapshots. Of an image itself librbd then never takes the
+    /// lock, trusts no object map and opens no journal; and it has no watch, so that it does not learn of
+    /// changes of the header.
+    pub(in super::super) fn open_to_read(
         cluster: Cluster,
         name: &str,
         snap: Option<&str>,
     ) -> Result<Self, Errno> {
-        let name = c_text(name)?;
+        let (name, snap) = (c_text(name)?, snap.map(c_text).transpose()?);
         let mut image = std::ptr::null_mut();
-        let result = match snap {
-            // SAFETY: the pool's handle lives as long as the image; the texts end with zero bytes,
-            // and no snapshot is a null pointer.
-            None => unsafe {
-                raw::rbd_open(cluster.io(), name.as_ptr(), &raw mut image, std::ptr::null())
-            },
-            Some(snap) => {
-                let snap = c_text(snap)?;
-                // SAFETY: as above.
-                unsafe {
-                    let (name, snap) = (name.as_ptr(), snap.as_ptr());
-                    raw::rbd_open_read_only(cluster.io(), name, &raw mut image, snap)
-                }
-            }
-        };
-        checked(result)?;
+        // SAFETY: as above; so is the snapshot's name, if there is one.
+        checked(unsafe {
+            let snap = snap.as_ref().map_or(std::ptr::null(), |snap| snap.as_ptr());
+            raw::rbd_open_read_only(cluster.io(), name.as_ptr(), &raw mut image, snap)
+        })?;
         Ok(Self { image, cluster: Mutex::new(cluster) })
+    }
+
+    /// The library's handle.
+    pub(super) fn handle(&self) -> raw::RbdImage {
+        self.image
     }
 
     /// Its connection. Held for one question at a time.

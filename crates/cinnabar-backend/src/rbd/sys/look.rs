@@ -4,12 +4,15 @@
 //! its object map knows to be absent), and an OSD serves reads of a client whose lock was broken
 //! without fencing it off.
 //!
-//! A look is started here and asked for later, so that a silent cluster holds up nobody.
+//! A look is started here and asked for later, so that a silent cluster holds up nobody. A bell rings when
+//! its answer is there.
 
 use super::cluster::LOCK;
 use super::{Cluster, checked, raw};
-use rustix::io::Errno;
-use std::ffi::{CStr, CString};
+use rustix::fd::OwnedFd;
+use rustix::io::{Errno, write};
+use std::ffi::{CStr, CString, c_void};
+use std::sync::Arc;
 
 /// Text of one answer, in bytes. One locker is some 200 bytes.
 const ANSWER_BYTES: usize = 4096;
@@ -26,6 +29,9 @@ pub(in super::super) struct Look {
     /// Written to by librados while a look is under way.
     answer: Box<[u8; ANSWER_BYTES]>,
     under_way: Option<raw::Completion>,
+    /// An eventfd. Each look under way holds it by itself: the library's thread may ring it when this
+    /// value is gone.
+    bell: Arc<OwnedFd>,
 }
 
 // SAFETY: librados' handles may be used by any thread, and these are nobody else's.
@@ -46,6 +52,7 @@ impl Look {
         cluster: &Cluster,
         namespace: &str,
         header: &str,
+        bell: Arc<OwnedFd>,
     ) -> Result<Self, Errno> {
         let (namespace, header) = (super::c_text(namespace)?, super::c_text(header)?);
         let mut io = std::ptr::null_mut();
@@ -56,15 +63,24 @@ impl Look {
         // SAFETY: the pool's handle was just made and is nobody else's.
         unsafe { raw::rados_ioctx_set_namespace(io, namespace.as_ptr()) };
         let answer = Box::new([0; ANSWER_BYTES]);
-        Ok(Self { io, header, question: question(LOCK), answer, under_way: None })
+        Ok(Self { io, header, question: question(LOCK), answer, under_way: None, bell })
     }
 
     /// Starts to look.
     pub(in super::super) fn start(&mut self) -> Result<(), Errno> {
         assert!(self.under_way.is_none(), "one look at a time");
-        let (mut completion, none) = (std::ptr::null_mut(), std::ptr::null_mut());
-        // SAFETY: nothing is called back.
-        checked(unsafe { raw::rados_aio_create_completion2(none, None, &raw mut completion) })?;
+        let mut completion = std::ptr::null_mut();
+        let bell = Box::into_raw(Box::new(Arc::clone(&self.bell)));
+        // SAFETY: what is called back takes over the box, once.
+        let made = unsafe {
+            raw::rados_aio_create_completion2(bell.cast(), Some(ring), &raw mut completion)
+        };
+        // SAFETY: nothing was started that would call back.
+        let take_back = || drop(unsafe { Box::from_raw(bell) });
+        if let Err(errno) = checked(made) {
+            take_back();
+            return Err(errno);
+        }
         // SAFETY: the question is copied; the answer's memory is this value's, in a box, and left
         // alone until the completion has come (`taken`, `drop`).
         let started = checked(unsafe {
@@ -76,16 +92,18 @@ impl Look {
                 self.io, object, completion, class, method, input, input_len, output, output_len,
             )
         });
-        match started {
-            Ok(_) => self.under_way = Some(completion),
-            // SAFETY: a call that fails has not taken the completion.
-            Err(_) => unsafe { raw::rados_aio_release(completion) },
+        if started.is_ok() {
+            self.under_way = Some(completion);
+        } else {
+            // SAFETY: a call that fails has not taken the completion, and calls nothing back.
+            unsafe { raw::rados_aio_release(completion) };
+            take_back();
         }
         started.map(drop)
     }
 
-    /// Who has the lock, if the answer has come.
-    pub(in super::super) fn taken(&mut self) -> Option<Result<Option<Seen>, Errno>> {
+    /// Who has the lock, if the answer has come, and the header's version.
+    pub(in super::super) fn taken(&mut self) -> Option<Result<(Option<Seen>, u64), Errno>> {
         let completion = self.under_way?;
         // SAFETY: it was made in `start` and not released.
         if unsafe { raw::rados_aio_is_complete(completion) } == 0 {
@@ -93,14 +111,15 @@ impl Look {
         }
         self.under_way = None;
         // SAFETY: as above; it is complete, and this is the last use of it.
-        let result = unsafe {
+        let (result, version) = unsafe {
             let result = raw::rados_aio_get_return_value(completion);
+            let version = raw::rados_aio_get_version(completion);
             raw::rados_aio_release(completion);
-            result
+            (result, version)
         };
         Some(checked(result).and_then(|len| {
             let len = usize::try_from(len).map_err(|_| Errno::BADMSG)?;
-            parse(self.answer.get(..len).ok_or(Errno::MSGSIZE)?)
+            Ok((parse(self.answer.get(..len).ok_or(Errno::MSGSIZE)?)?, version))
         }))
     }
 }
@@ -118,6 +137,14 @@ impl Drop for Look {
             raw::rados_ioctx_destroy(self.io);
         }
     }
+}
+
+/// An answer is there.
+unsafe extern "C" fn ring(_: raw::Completion, bell: *mut c_void) {
+    // SAFETY: the box that `start` made for this one call.
+    let bell = unsafe { Box::from_raw(bell.cast::<Arc<OwnedFd>>()) };
+    // It fails only when it has rung 2^64 - 2 times unheard.
+    while write(&**bell, &1_u64.to_ne_bytes()) == Err(Errno::INTR) {}
 }
 
 /// `cls_lock_get_info_op`: version 1, readable since 1, its length, the lock's name.

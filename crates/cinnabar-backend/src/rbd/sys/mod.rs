@@ -6,14 +6,18 @@
 //! Both are `Send` and `Sync`: the libraries' handles may be used from any thread (librbd.h and
 //! librados.h document what may not, and nothing of it is done after a handle is shared).
 
+mod clone;
 mod cluster;
 mod image;
 mod look;
 mod raw;
+mod snaps;
 
+pub(super) use clone::Ancestor;
 pub(super) use cluster::{Cluster, Locker};
 pub(super) use image::Image;
 pub(super) use look::{Look, Seen};
+pub(super) use snaps::Snap;
 
 use libc::iovec;
 use rustix::io::Errno;

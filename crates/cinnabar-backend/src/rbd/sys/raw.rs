@@ -36,6 +36,62 @@ pub(super) struct Setting {
     pub(super) source: c_int,
 }
 
+/// `rbd_linked_image_spec_t`.
+#[repr(C)]
+pub(super) struct LinkedImage {
+    pub(super) pool_id: i64,
+    pub(super) pool_name: *mut c_char,
+    pub(super) pool_namespace: *mut c_char,
+    pub(super) image_id: *mut c_char,
+    pub(super) image_name: *mut c_char,
+    pub(super) trash: bool,
+}
+
+/// `rbd_snap_spec_t`.
+#[repr(C)]
+pub(super) struct SnapSpec {
+    pub(super) id: u64,
+    pub(super) namespace_type: c_int,
+    pub(super) name: *mut c_char,
+}
+
+/// `rbd_image_info_t`.
+#[repr(C)]
+pub(super) struct ImageInfo {
+    pub(super) size: u64,
+    pub(super) obj_size: u64,
+    pub(super) num_objs: u64,
+    pub(super) order: c_int,
+    pub(super) block_name_prefix: [c_char; 24],
+    pub(super) parent_pool: i64,
+    pub(super) parent_name: [c_char; 96],
+}
+
+impl ImageInfo {
+    /// To be filled in.
+    pub(super) const EMPTY: Self = Self {
+        size: 0,
+        obj_size: 0,
+        num_objs: 0,
+        order: 0,
+        block_name_prefix: [0; 24],
+        parent_pool: 0,
+        parent_name: [0; 96],
+    };
+}
+
+/// `rbd_snap_info_t`.
+#[repr(C)]
+#[derive(Clone, Copy)]
+pub(super) struct SnapInfo {
+    pub(super) id: u64,
+    pub(super) size: u64,
+    pub(super) name: *const c_char,
+}
+
+/// `RBD_SNAP_CREATE_SKIP_QUIESCE`: no other client is asked to pause.
+pub(super) const SNAP_SKIP_QUIESCE: u32 = 1;
+
 #[link(name = "rados")]
 unsafe extern "C" {
     pub(super) fn rados_create(cluster: *mut Rados, id: *const c_char) -> c_int;
@@ -82,6 +138,16 @@ unsafe extern "C" {
         len: usize,
         offset: u64,
     ) -> c_int;
+    pub(super) fn rados_exec(
+        io: IoCtx,
+        object: *const c_char,
+        class: *const c_char,
+        method: *const c_char,
+        input: *const c_char,
+        input_len: usize,
+        output: *mut c_char,
+        output_len: usize,
+    ) -> c_int;
     pub(super) fn rados_create_write_op() -> WriteOp;
     pub(super) fn rados_write_op_create(op: WriteOp, exclusive: c_int, category: *const c_char);
     pub(super) fn rados_write_op_write_full(op: WriteOp, bytes: *const c_char, len: usize);
@@ -120,6 +186,7 @@ unsafe extern "C" {
     pub(super) fn rados_aio_is_complete(completion: Completion) -> c_int;
     pub(super) fn rados_aio_wait_for_complete(completion: Completion) -> c_int;
     pub(super) fn rados_aio_get_return_value(completion: Completion) -> c_int;
+    pub(super) fn rados_aio_get_version(completion: Completion) -> u64;
     pub(super) fn rados_aio_cancel(io: IoCtx, completion: Completion) -> c_int;
     pub(super) fn rados_aio_release(completion: Completion);
     pub(super) fn rados_list_lockers(
@@ -162,6 +229,17 @@ unsafe extern "C" {
     pub(super) fn rbd_close(image: RbdImage) -> c_int;
     pub(super) fn rbd_get_size(image: RbdImage, size: *mut u64) -> c_int;
     pub(super) fn rbd_get_features(image: RbdImage, features: *mut u64) -> c_int;
+    pub(super) fn rbd_get_flags(image: RbdImage, flags: *mut u64) -> c_int;
+    pub(super) fn rbd_get_overlap(image: RbdImage, overlap: *mut u64) -> c_int;
+    pub(super) fn rbd_get_stripe_count(image: RbdImage, count: *mut u64) -> c_int;
+    pub(super) fn rbd_stat(image: RbdImage, info: *mut ImageInfo, len: usize) -> c_int;
+    pub(super) fn rbd_get_parent(
+        image: RbdImage,
+        parent: *mut LinkedImage,
+        snap: *mut SnapSpec,
+    ) -> c_int;
+    pub(super) fn rbd_linked_image_spec_cleanup(image: *mut LinkedImage);
+    pub(super) fn rbd_snap_spec_cleanup(snap: *mut SnapSpec);
     pub(super) fn rbd_config_image_list(
         image: RbdImage,
         settings: *mut Setting,
@@ -169,6 +247,30 @@ unsafe extern "C" {
     ) -> c_int;
     pub(super) fn rbd_config_image_list_cleanup(settings: *mut Setting, count: c_int);
     pub(super) fn rbd_get_id(image: RbdImage, id: *mut c_char, len: usize) -> c_int;
+    pub(super) fn rbd_snap_list(
+        image: RbdImage,
+        snaps: *mut SnapInfo,
+        snaps_max: *mut c_int,
+    ) -> c_int;
+    pub(super) fn rbd_snap_list_end(snaps: *mut SnapInfo);
+    pub(super) fn rbd_snap_create2(
+        image: RbdImage,
+        snap: *const c_char,
+        flags: u32,
+        progress: unsafe extern "C" fn(u64, u64, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
+    pub(super) fn rbd_snap_remove_by_id(image: RbdImage, snap: u64) -> c_int;
+    pub(super) fn rbd_diff_iterate2(
+        image: RbdImage,
+        from_snap: *const c_char,
+        offset: u64,
+        len: u64,
+        include_parent: u8,
+        whole_object: u8,
+        each: unsafe extern "C" fn(u64, usize, c_int, *mut c_void) -> c_int,
+        argument: *mut c_void,
+    ) -> c_int;
     pub(super) fn rbd_snap_get_id(image: RbdImage, snap: *const c_char, id: *mut u64) -> c_int;
     pub(super) fn rbd_lock_acquire(image: RbdImage, mode: c_int) -> c_int;
     pub(super) fn rbd_lock_release(image: RbdImage) -> c_int;

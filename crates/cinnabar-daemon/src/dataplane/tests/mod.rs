@@ -2,12 +2,14 @@
 
 mod absent;
 mod client;
+mod clones;
 mod crash;
 mod degrade;
 mod disks;
 mod failures;
 mod lost;
 mod managed;
+mod migrate;
 mod mirror;
 mod paused;
 mod qos;
@@ -24,5 +26,6 @@ mod vhost;
 #[allow(dead_code, reason = "the front end's own tests need more of it")]
 mod vhost_guest;
 mod volumes;
+mod warm;
 mod write_back;
 mod write_memory;

@@ -88,12 +88,16 @@ impl Rig {
             read_only: false,
             shared: false,
             exclusive: false,
+            return_snapshot: false,
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
             fill_limit_bytes: 0,
             backend_timeout: Duration::from_secs(30),
             qos_group: None,
             qos: Settings::default(),
+            parent: None,
+            peer: None,
+            warm: cinnabar_config::settings::WarmSettings::default(),
         }
     }
 
@@ -146,6 +150,11 @@ impl Rig {
         let running = self.running.as_ref().expect("it runs");
         running.commands.send(message(answer)).expect("there is room");
         answered
+    }
+
+    /// Where messages go.
+    pub(super) fn commands(&self) -> cinnabar_messages::Commands {
+        self.running.as_ref().expect("it runs").commands.clone()
     }
 
     pub(super) fn status(&self) -> DataStatus {

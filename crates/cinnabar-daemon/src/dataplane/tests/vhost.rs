@@ -17,7 +17,7 @@ const STATUS: u64 = HEADER + 0x800;
 const DATA: u64 = 0x11_0000;
 
 /// A virtual machine with one queue.
-struct Guest {
+pub(super) struct Guest {
     memory: Memory,
     rings: Rings,
     /// Its front end's connection.
@@ -26,7 +26,7 @@ struct Guest {
 }
 
 impl Guest {
-    fn start(socket: &Path) -> Self {
+    pub(super) fn start(socket: &Path) -> Self {
         let link = OwnedFd::from(UnixStream::connect(socket).expect("the daemon listens"));
         fcntl_setfl(&link, OFlags::NONBLOCK).expect("a socket");
         let (link, memory, rings) = (Link(link), Memory::new(), Rings::new(0));
@@ -66,7 +66,7 @@ impl Guest {
         self.finish(status)
     }
 
-    fn read(&mut self, sector: u64, len: u32) -> Vec<u8> {
+    pub(super) fn read(&mut self, sector: u64, len: u32) -> Vec<u8> {
         let status = self.offer(READ, sector, len);
         assert_eq!(self.finish(status), 0);
         self.memory.read(DATA, len.into())

@@ -74,7 +74,7 @@ impl Plane {
     }
 
     /// A volume can't be attached, and no engine was asked.
-    pub(super) fn refuse_attach(
+    pub(in super::super) fn refuse_attach(
         &mut self,
         now: Instant,
         key: usize,

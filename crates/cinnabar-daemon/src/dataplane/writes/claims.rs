@@ -30,6 +30,15 @@ pub(in super::super) enum ClaimPlace {
     Of(Box<VolumeConfig>, PathBuf),
 }
 
+/// What a look for a claim has found.
+#[derive(Debug)]
+pub(in super::super) enum Claimed {
+    /// One, or something that can't be read.
+    Yes(String),
+    /// The storage did not answer in time.
+    Silence(String),
+}
+
 /// What is known of claims when a back end is opened.
 #[derive(Clone, Default)]
 pub(in super::super) struct Known {
@@ -121,6 +130,31 @@ impl Claims {
 }
 
 impl Known {
+    /// Where is kept which volumes may move.
+    pub(in super::super) fn moves_folder(&self) -> PathBuf {
+        self.dir.with_file_name("moves")
+    }
+
+    /// Where a claim to the back end of a volume is.
+    pub(in super::super) fn location(&self, config: &VolumeConfig) -> Location {
+        location_of(config, &self.dir)
+    }
+
+    /// Whether a host may have writes that the back end of a volume lacks, and which one. Changes nothing.
+    pub(in super::super) fn look(&self, config: &VolumeConfig) -> Result<(), Claimed> {
+        let location = self.location(config);
+        match location.read() {
+            Ok(None) => Ok(()),
+            Ok(Some(found)) => Err(Claimed::Yes(format!(
+                "it is claimed by the write log {} of host {:?}",
+                found.device.display(),
+                found.host
+            ))),
+            Err(error) if error.is_silence() => Err(Claimed::Silence(error.to_string())),
+            Err(error) => Err(Claimed::Yes(error.to_string())),
+        }
+    }
+
     /// Refuses a back end that may lack writes which are elsewhere. Gives where its claim is.
     pub(in super::super) fn check(&self, config: &VolumeConfig) -> Result<Location, StartError> {
         let location = location_of(config, &self.dir);

@@ -16,7 +16,7 @@ mod open;
 mod status;
 
 pub(super) use cinnabar_status::traffic::Traffic;
-pub(super) use claims::{ClaimPlace, Claims, Known};
+pub(super) use claims::{ClaimPlace, Claimed, Claims, Known};
 pub(super) use halves::Halves;
 pub(super) use open::{OpenFailed, open};
 

@@ -25,7 +25,7 @@ impl Plane {
     }
 
     /// Its key, if it is still there.
-    pub(super) fn key_of(&self, subject: Subject) -> Option<usize> {
+    pub(in super::super) fn key_of(&self, subject: Subject) -> Option<usize> {
         let volume = self.volumes.get(subject.key)?;
         (volume.number == subject.number).then_some(subject.key)
     }
@@ -175,9 +175,9 @@ impl Plane {
 
     /// What the engines have counted of a volume.
     pub(in super::super) fn counted(&self, key: usize) -> VolumeCounters {
-        let Volume { life, renewal, .. } = &self.volumes[key];
+        let Volume { io, life, renewal, .. } = &self.volumes[key];
         let own = self.crew.counters(&self.lane, &[life.id()]).volumes.pop().unwrap_or_default();
-        renewal.counted(life.phase(), &own)
+        renewal.counted(life.phase(), &io.counted(&own))
     }
 
     /// Before the log is asked to let go of it, and forgets that.

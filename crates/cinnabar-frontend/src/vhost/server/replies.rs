@@ -84,6 +84,12 @@ impl<M: RawMemory> Server<M> {
         });
     }
 
+    /// Whether the client of a request that is not answered yet is still there.
+    pub fn is_waited_for(&self, ticket: Ticket) -> bool {
+        let slot = self.slots.get(ticket.0);
+        slot.is_some_and(|slot| self.connections.get(slot.connection).is_some())
+    }
+
     /// Answers a request, each once (debug builds check it, others ignore what is answered again).
     pub fn reply(
         &mut self,

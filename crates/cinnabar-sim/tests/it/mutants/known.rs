@@ -19,6 +19,8 @@ pub(crate) const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::RecordRetiredBeforeFlush, 18),
     (Mutant::GenerationNotRaised, 265),
     (Mutant::ProofIgnored, 9),
+    (Mutant::KeptWhileAttached, 3),
+    (Mutant::KeptBehindEnd, 150),
     (Mutant::ChecksumNotVerified, 15),
     (Mutant::ForgottenNotRecorded, 301),
     (Mutant::FillNotRevalidated, 5),
@@ -81,8 +83,36 @@ pub(crate) const FOUND_SINGLE: &[(Mutant, u64)] = &[
 pub(crate) const FOUND_AT_DOORS: &[(Mutant, u64)] =
     &[(Mutant::GivenUpKeepsTurn, 3), (Mutant::PlaceKept, 0)];
 
+/// The same, but found where a volume moves between two hosts.
+pub(crate) const FOUND_AT_HOSTS: &[(Mutant, u64)] = &[
+    (Mutant::DisownedLate, 10791),
+    (Mutant::OtherOwnerInWindow, 5715),
+    (Mutant::ReleasedUndrained, 0),
+    (Mutant::FreeBeforeDrained, 12),
+    (Mutant::TakingSaysFree, 367),
+    (Mutant::RecordedAfterServing, 30),
+    (Mutant::EpochKept, 66),
+    (Mutant::DrainErrorForgotten, 11),
+    (Mutant::OtherOwnerTrusted, 24),
+    (Mutant::StandbyServesCache, 5),
+    (Mutant::FenceNotAwaited, 2227),
+    (Mutant::HeldOvertaken, 9),
+];
+
 /// Mutants that scripted tests find, with the test and why no seed does.
 pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
+    (
+        Mutant::LateAnswerCounts,
+        "driver `ownership`",
+        "none of 10,000 seeds: an answer must be late by more than the next attempt takes to begin, and the host \
+         that gave it have taken the volume meanwhile",
+    ),
+    (
+        Mutant::ForcedTrusted,
+        "driver `ownership`",
+        "what two hosts wrote that served a volume at a time is not judged afterwards: either may have cached \
+         what the other one has replaced",
+    ),
     (
         Mutant::TornChunkTrusted,
         "sim `torn`",

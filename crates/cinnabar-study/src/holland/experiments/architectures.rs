@@ -58,10 +58,10 @@ fn targets(setup: Setup) -> Vec<Target> {
     for (set, layered_us, unified_us) in TARGETS_US {
         for (kind, us) in [(Naive, layered_us), (Lookaside, layered_us), (Unified, unified_us)] {
             let what = format!("{set} GB, {kind}");
-            targets.push(Target::read(what, built(setup, kind, set), us));
+            targets.push(Target::read(what, &built(setup, kind, set), us));
         }
         let what = format!("{set} GB, unified: writes");
-        targets.push(Target::write(what, built(setup, Unified, set), UNIFIED_WRITE_US));
+        targets.push(Target::write(what, &built(setup, Unified, set), UNIFIED_WRITE_US));
     }
     targets
 }

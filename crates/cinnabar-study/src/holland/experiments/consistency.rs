@@ -100,16 +100,16 @@ fn targets(setup: Setup) -> Vec<Target> {
         for (gib, percent) in [(0, none), (FLASH_GIB, flash)] {
             let what = format!("60 GB, {writes} % writes, {}: invalidations", name(gib));
             let config = shared(setup, 60, gib, writes);
-            targets.push(Target::percent(what, config, Quantity::Invalidations, percent));
+            targets.push(Target::percent(what, &config, Quantity::Invalidations, percent));
         }
         let what = format!("60 GB, {writes} % writes, 64 GB flash: reads");
-        targets.push(Target::read(what, shared(setup, 60, FLASH_GIB, writes), us));
+        targets.push(Target::read(what, &shared(setup, 60, FLASH_GIB, writes), us));
     }
     for (set, none, flash) in BY_SET {
         for (gib, percent) in [(0, none), (FLASH_GIB, flash)] {
             let what = format!("{set} GB, 30 % writes, {}: invalidations", name(gib));
             let config = shared(setup, set, gib, 30);
-            targets.push(Target::percent(what, config, Quantity::Invalidations, percent));
+            targets.push(Target::percent(what, &config, Quantity::Invalidations, percent));
         }
     }
     targets

@@ -31,7 +31,7 @@ pub(super) fn experiment(setup: Setup) -> Experiment {
         targets: TARGETS_US
             .map(|(us, read_us)| {
                 let what = format!("60 GB, reads from flash of {us} us");
-                Target::read(what, timed(setup, 60, us), read_us)
+                Target::read(what, &timed(setup, 60, us), read_us)
             })
             .to_vec(),
     }

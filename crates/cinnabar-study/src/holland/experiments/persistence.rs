@@ -97,16 +97,16 @@ fn targets(setup: Setup) -> Vec<Target> {
     let mut targets = Vec::new();
     for (set, warm_us, cold_us) in TARGETS_US {
         let warm = setup.sized(set, FLASH_GIB);
-        targets.push(Target::read(format!("{set} GB, warm"), warm, warm_us));
-        targets.push(Target::read(format!("{set} GB, cold"), cold(setup, set), cold_us));
+        targets.push(Target::read(format!("{set} GB, warm"), &warm, warm_us));
+        targets.push(Target::read(format!("{set} GB, cold"), &cold(setup, set), cold_us));
         let slow = with_index(setup, Architecture::Naive, set, INDEX_FACTOR);
         let what = format!("{set} GB, writes to flash of 42 us");
-        targets.push(Target::read(what, slow, warm_us));
+        targets.push(Target::read(what, &slow, warm_us));
     }
     for (factor, us) in [(1.0, 18.7), (INDEX_FACTOR, 37.4)] {
         let config = with_index(setup, Architecture::Unified, 60, factor);
         let what = format!("60 GB, unified, writes to flash of {:.0} us: writes", 21.0 * factor);
-        targets.push(Target::write(what, config, us));
+        targets.push(Target::write(what, &config, us));
     }
     targets
 }

@@ -113,7 +113,7 @@ fn targets_of(setup: Setup, found: &Found) -> Vec<Target> {
                 Never => both(by_flash(found.never)),
             };
             let config = pair(setup, found.set_gib, ram, flash);
-            targets.extend(latencies(found.set_gib, config, (low, high), (write, write)));
+            targets.extend(latencies(found.set_gib, &config, (low, high), (write, write)));
         }
     }
     targets
@@ -129,15 +129,15 @@ fn one_write_at_a_time(setup: Setup) -> Vec<Target> {
     for ram in POLICIES.into_iter().filter(|ram| is_periodic(*ram)) {
         let eight = pair(setup, 60, ram, Sync);
         let one = Config { syncer_depth: 1, ..eight };
-        targets.extend(latencies(60, eight, (411.0, 411.0), (0.4, 0.4)));
-        targets.extend(latencies(60, one, (418.0, 421.0), (17.0, 20.0)));
+        targets.extend(latencies(60, &eight, (411.0, 411.0), (0.4, 0.4)));
+        targets.extend(latencies(60, &one, (418.0, 421.0), (17.0, 20.0)));
     }
     targets
 }
 
 fn latencies(
     set_gib: u64,
-    config: Config,
+    config: &Config,
     read_us: (f64, f64),
     write_us: (f64, f64),
 ) -> [Target; 2] {

@@ -94,7 +94,7 @@ fn targets(setup: Setup) -> Vec<Target> {
     let target = |(set, flash, ram, us)| {
         let with = if flash == 0 { "no flash" } else { "64 GB flash" };
         let what = format!("{set} GB, {with}, RAM {}", size(ram));
-        Target::read(what, with_ram(setup, set, flash, ram), us)
+        Target::read(what, &with_ram(setup, set, flash, ram), us)
     };
     TARGETS_US.map(target).to_vec()
 }

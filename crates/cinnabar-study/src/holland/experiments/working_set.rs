@@ -85,18 +85,18 @@ fn targets(setup: Setup) -> Vec<Target> {
     for (set, row) in ALL_SETS_GIB.into_iter().zip(TARGETS_US) {
         for (flash, us) in FLASHES_GIB.into_iter().zip(row) {
             let what = format!("{set} GB, {}", flash_name(flash));
-            targets.push(Target::read(what, setup.sized(set, flash), us));
+            targets.push(Target::read(what, &setup.sized(set, flash), us));
         }
     }
     for (share, row) in FAST_SHARES.into_iter().zip(FAST_TARGETS_US) {
         for (flash, us) in [0, FLASH_GIB].into_iter().zip(row) {
             let what = format!("60 GB, {}, {:.0} % read ahead", flash_name(flash), share * 100.0);
-            targets.push(Target::read(what, fast(setup, 60, flash, share), us));
+            targets.push(Target::read(what, &fast(setup, 60, flash, share), us));
         }
     }
     for (quantity, percent) in HIT_TARGETS {
         let what = format!("60 GB, 64 GB flash: {}", quantity.label());
-        targets.push(Target::percent(what, setup.base(), quantity, percent));
+        targets.push(Target::percent(what, &setup.base(), quantity, percent));
     }
     targets
 }

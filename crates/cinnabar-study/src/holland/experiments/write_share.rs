@@ -70,7 +70,7 @@ fn targets(setup: Setup) -> Vec<Target> {
         for percent in PERCENTS.into_iter().filter(|percent| *percent <= TARGET_PERCENT_MAX) {
             let what = format!("{set} GB, {percent} % writes");
             let config = writing(setup, set, FLASH_GIB, percent);
-            targets.push(Target::between(what, config, Quantity::ReadLatency, low, high));
+            targets.push(Target::between(what, &config, Quantity::ReadLatency, low, high));
         }
     }
     targets

@@ -3,6 +3,7 @@
 //! An engine has its turn with each event, at the instant of it; answers are events again, so that a
 //! row of hits is not a pile of calls.
 
+use super::super::config::Restart;
 use super::super::jobs::{Job, Kind, Stage};
 use super::super::model::Model;
 use super::super::source::Operation;
@@ -190,22 +191,30 @@ impl Model<'_> {
         }
     }
 
+    /// A host's engine loses its device, and goes on with an empty one.
+    pub(in super::super) fn lose_device(&mut self, now: u64, host: usize) {
+        let node = self.engine(host);
+        node.lost = node.counted();
+        node.order_restart(now, Restart::Cold { ram_too: false });
+        self.engine_turn(now, host);
+    }
+
     /// What the engines counted in the measured part.
     pub(in super::super) fn close_engines(&mut self) {
         let mut report = EngineReport::default();
         let mut recovery = None;
         for host in 0..self.config.hosts as usize {
             let node = self.engine(host);
-            let (all, base, cache) = (node.totals(), node.base, node.engine.cache_counters());
+            let (counted, cache) = (node.counted(), node.engine.cache_counters());
             let (metadata, own) = (node.metadata_writes, node.recovery);
-            report.ram_hits += all.read_hits_ram - base.read_hits_ram;
-            report.write_hits += all.write_hits - base.write_hits;
-            report.invalidation_waits += all.invalidation_waits - base.invalidation_waits;
+            report.ram_hits += counted.read_hits_ram;
+            report.write_hits += counted.write_hits;
+            report.invalidation_waits += counted.invalidation_waits;
             report.metadata_writes += metadata;
             report.cached_blocks += cache.cached_blocks;
             report.capacity_blocks += cache.capacity_blocks;
-            self.outcome.flash_hits += all.read_hits - base.read_hits;
-            self.outcome.misses += all.misses - base.misses;
+            self.outcome.flash_hits += counted.read_hits;
+            self.outcome.misses += counted.misses;
             if let Some(own) = own {
                 recovery.get_or_insert_with(Recovery::default).add(&own);
             }

@@ -76,7 +76,7 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let claim = args.claim.clone().map(Location::File).or_else(|| match &spec.place {
         Place::File(path) => Some(Location::File(path_beside(path))),
         Place::Rbd(image) => Some(Location::Rbd(Box::new(image.clone()))),
-        Place::Nbd(_) => None,
+        Place::Nbd(_) | Place::Hybrid(_) => None,
     });
     let mut line = Watcher::new();
     let memory = match &args.memory {

@@ -63,7 +63,7 @@ fn a_volume_that_is_removed_ends_its_part() {
     assert_eq!(report["volumes"][0]["removed"], true, "{report}");
     let records: Vec<_> = trace(&site, "r.csv").iter().map(what).collect();
     let expected = [(0, Op::Write, 0, 512), (1, Op::Read, 0, 512), (1, Op::Read, 4096, 512)];
-    // Whoever is thrown out may have asked for a flush before.
+    // A client that is thrown out may have asked for a flush before.
     let asked: Vec<_> = records.into_iter().filter(|record| record.1 != Op::Flush).collect();
     assert_eq!(asked, expected);
     drop((a, b));

@@ -1,4 +1,4 @@
-//! Whose an exclusive lock is: what a daemon writes to the header of the image that it locks.
+//! Whose an exclusive lock is: what a daemon writes to the object that it locks.
 //!
 //! A daemon that was killed leaves its lock behind. The cluster notices after some 30 s; the next
 //! daemon on the same host can tell at once that the process is gone. It says so of no process that
@@ -10,15 +10,15 @@ use std::ffi::CStr;
 use std::fmt;
 
 /// The attribute of the header object.
-pub(super) const NAME: &CStr = c"cinnabar.owner";
+pub const NAME: &CStr = c"cinnabar.owner";
 /// Longest text that is looked at, in bytes.
-pub(super) const BYTES_MAX: usize = 512;
+pub const BYTES_MAX: usize = 512;
 
 /// A process that opened an image.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Owner {
+pub struct Owner {
     /// Its name in the cluster: the number of `client.4123`.
-    pub(super) client: u64,
+    pub client: u64,
     /// Name of the host, for people.
     host: String,
     /// The kernel's random id of this boot.
@@ -32,7 +32,7 @@ pub(super) struct Owner {
 
 impl Owner {
     /// This process, under its name in the cluster. `None` if `/proc` does not tell.
-    pub(super) fn this(client: u64) -> Option<Self> {
+    pub fn this(client: u64) -> Option<Self> {
         let host = line("/proc/sys/kernel/hostname")?;
         let host: String = host.chars().filter(|c| !c.is_whitespace()).collect();
         let pid = std::process::id();
@@ -41,13 +41,13 @@ impl Owner {
     }
 
     /// Whether it is known that the process is gone.
-    pub(super) fn is_dead(&self) -> bool {
+    pub fn is_dead(&self) -> bool {
         let Some(here) = here() else { return false };
         here == (self.boot.clone(), self.namespace) && is_gone(self.pid, self.began)
     }
 
     /// Reads what [`Display`](fmt::Display) wrote.
-    pub(super) fn parse(text: &str) -> Option<Self> {
+    pub fn parse(text: &str) -> Option<Self> {
         let mut words = text.split(' ');
         let mut next = |key: &str| words.next()?.strip_prefix(key)?.strip_prefix('=');
         let owner = Self {
@@ -62,7 +62,7 @@ impl Owner {
     }
 
     /// For the message that says who has the image.
-    pub(super) fn describe(&self) -> String {
+    pub fn describe(&self) -> String {
         format!("Cinnabar, process {} on host {}", self.pid, self.host.escape_debug())
     }
 }

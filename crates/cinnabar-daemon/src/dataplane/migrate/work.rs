@@ -1,0 +1,133 @@
+//! What background threads do for volumes that move: all that may take long.
+
+use super::peer;
+use super::record::{self, Kept};
+use crate::dataplane::disks::{self, OpenedVolume, Taken};
+use crate::dataplane::writes::{Claimed, Known};
+use cinnabar_backend::disk::OpenOptions;
+use cinnabar_backend::generations::{DeviceId, Ledger};
+use cinnabar_config::peer::{check_movable, check_one_way};
+use cinnabar_driver::ownership::{Attempt, PeerAnswer, Record};
+use cinnabar_messages::{Peer, StartError, StartErrorKind, Subject, VolumeConfig};
+use std::path::PathBuf;
+
+/// A step.
+pub(in super::super) enum MoveStep {
+    /// Ask the other host for it.
+    Ask { peer: Peer, name: String, attempt: Attempt, epoch: u64 },
+    /// Open its back end for writing.
+    Lock(Where),
+    /// Open it for reading, without the lock.
+    StandBy(Where, Record),
+    /// Make this durable; for an operator's command, or for the step of taking. Before that, disown what
+    /// only the operator's word would make believed, if there is a ledger to do that.
+    Record { folder: PathBuf, name: String, kept: Kept, disown: Option<Ledger>, by_command: bool },
+    /// Look up its generation.
+    Prepare { ledger: Ledger, name: String, device: Option<(DeviceId, PathBuf)> },
+    /// Whether a write log somewhere claims it.
+    Look { claims: Known, config: Box<VolumeConfig> },
+}
+
+/// What is to be opened.
+pub(in super::super) struct Where {
+    pub(super) config: Box<VolumeConfig>,
+    pub(super) options: OpenOptions,
+    pub(super) taken: Vec<Taken>,
+    pub(super) claims: Known,
+}
+
+/// What came of it.
+pub(in super::super) enum MoveDone {
+    Asked(Attempt, PeerAnswer, String),
+    Locked(Result<Box<OpenedVolume>, String>),
+    StandsBy(Result<Box<OpenedVolume>, String>),
+    Recorded(Result<(), String>, Kept, bool),
+    Prepared(Result<(u64, Option<DeviceId>), String>),
+    Looked(Result<(), Claimed>),
+}
+
+impl MoveDone {
+    /// See [`MoveStep::only_asks`].
+    pub(in super::super) const fn only_asked(&self) -> bool {
+        matches!(self, Self::Asked(..) | Self::Looked(_))
+    }
+}
+
+impl MoveStep {
+    /// Nothing has to be brought to an end if the daemon stops.
+    pub(in super::super) const fn only_asks(&self) -> bool {
+        matches!(self, Self::Ask { .. } | Self::Look { .. })
+    }
+
+    /// Does it; blocks.
+    pub(in super::super) fn run(self) -> MoveDone {
+        match self {
+            Self::Ask { peer, name, attempt, epoch } => {
+                let (answer, reason) = peer::ask(&peer, &name, epoch);
+                MoveDone::Asked(attempt, answer, reason)
+            }
+            Self::Lock(Where { config, options, taken, claims }) => {
+                let opened = disks::open_volume(&config, &options, &taken, &claims);
+                MoveDone::Locked(opened.map(Box::new).map_err(|error| error.message))
+            }
+            Self::StandBy(Where { config, options, taken, claims }, record) => {
+                let opened = disks::open_standby(&config, &options, &taken, &claims, record);
+                MoveDone::StandsBy(opened.map(Box::new).map_err(|error| error.message))
+            }
+            Self::Record { folder, name, kept, disown, by_command } => {
+                let disowned = disown.map_or(Ok(false), |ledger| {
+                    ledger.with(|state| state.disown(&name)).map_err(|error| error.to_string())
+                });
+                let result = disowned.and_then(|_| {
+                    let path = record::path_of(&folder, &name);
+                    record::write(&folder, &name, &kept)
+                        .map_err(|error| format!("{}: {error}", path.display()))
+                });
+                MoveDone::Recorded(result, kept, by_command)
+            }
+            Self::Prepare { ledger, name, device } => {
+                let prepared = ledger.with(|state| {
+                    let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+                    state.attach(&[name], device)
+                });
+                let id = device.map(|(id, _)| id);
+                let prepared = prepared.map(|generations| (generations[0], id));
+                MoveDone::Prepared(prepared.map_err(|error| error.to_string()))
+            }
+            Self::Look { claims, config } => MoveDone::Looked(claims.look(&config)),
+        }
+    }
+}
+
+/// Opens a volume as what it begins as: one that may move is a standby.
+pub(in super::super) fn open(
+    config: &VolumeConfig,
+    options: &OpenOptions,
+    taken: &[Taken],
+    claims: &Known,
+) -> Result<OpenedVolume, StartError> {
+    let folder = claims.moves_folder();
+    let refuse = |message: String, hint: &str| {
+        let subject = Subject::Volume(config.name.clone());
+        Err(StartError::new(StartErrorKind::BackendClaimed, subject, message, hint))
+    };
+    let Kept { record, peer } = match record::read(&folder, &config.name) {
+        Ok(kept) => kept,
+        Err(error) => {
+            let path = record::path_of(&folder, &config.name);
+            let message = format!("{}: {error}", path.display());
+            let hint = "it says whether another host may serve the volume: make sure that none does, \
+                        then delete it";
+            return refuse(message, hint);
+        }
+    };
+    let Some(peer) = config.peer.clone().or(peer) else {
+        return disks::open_volume(config, options, taken, claims);
+    };
+    let checked = check_movable(true, config.mode, config.read_only);
+    if let Err(error) = checked.and_then(|()| check_one_way(true, config.parent.is_some())) {
+        return refuse(error.message, "change it, or end the migration: cinnabar migrate cancel");
+    }
+    let config = VolumeConfig { peer: Some(peer), ..config.clone() };
+    disks::open_standby(&config, options, taken, claims, record)
+}

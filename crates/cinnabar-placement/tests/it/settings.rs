@@ -1,0 +1,127 @@
+//! What a seed draws, and what all runs together must have met.
+
+use cinnabar_placement::mutant::Mutants;
+use cinnabar_placement::volume;
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+
+#[derive(Clone, Debug)]
+pub(crate) struct Settings {
+    pub(crate) steps: u32,
+    pub(crate) extents: u32,
+    pub(crate) budget_extents: u64,
+    pub(crate) volume: volume::Settings,
+    /// Chances of each, a step or an operation.
+    pub(crate) crash: f64,
+    pub(crate) partition: f64,
+    pub(crate) fails: f64,
+    pub(crate) lost: f64,
+    pub(crate) resize: f64,
+    pub(crate) collect: f64,
+    pub(crate) junk: f64,
+    pub(crate) moves: f64,
+    /// Requests of the guest at a time.
+    pub(crate) depth: usize,
+    pub(crate) reads: f64,
+    /// Extents to which most requests go.
+    pub(crate) hot: u32,
+}
+
+impl Settings {
+    pub(crate) fn drawn(seed: u64) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x9e37_79b9);
+        let mut chance = |max: f64| {
+            let often: f64 = rng.random();
+            if rng.random_bool(0.3) { 0.0 } else { often * often * max }
+        };
+        let (crash, partition, fails) = (chance(0.02), chance(0.02), chance(0.15));
+        let (resize, collect, junk) = (chance(0.03), chance(0.1), chance(0.05));
+        let extents = rng.random_range(1..=6);
+        let volume = volume::Settings {
+            moves: rng.random_range(1..=4),
+            copies: rng.random_range(1..=4),
+            patch_parts: rng.random_range(0..=4),
+            hold_parts: rng.random_range(0..=8),
+            copy_bytes_per_s: if rng.random_bool(0.8) { u64::MAX >> 8 } else { 40_000_000_000 },
+            mutants: Mutants::NONE,
+        };
+        Self {
+            steps: rng.random_range(200..900),
+            extents,
+            budget_extents: rng.random_range(0..=u64::from(extents)),
+            volume,
+            crash,
+            partition,
+            fails,
+            lost: rng.random_range(0.0..0.6),
+            resize,
+            collect,
+            junk,
+            moves: rng.random_range(0.02..0.3),
+            depth: rng.random_range(1..=8),
+            reads: rng.random_range(0.1..0.7),
+            hot: rng.random_range(1..=extents),
+        }
+    }
+}
+
+/// What was met.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) crashes: u64,
+    pub(crate) partitions: u64,
+    pub(crate) reads: u64,
+    pub(crate) writes: u64,
+    pub(crate) held: u64,
+    pub(crate) copies: u64,
+    pub(crate) patched: u64,
+    pub(crate) promoted: u64,
+    pub(crate) demoted: u64,
+    pub(crate) given_up: u64,
+    pub(crate) over_budget: u64,
+    pub(crate) late: u64,
+    pub(crate) kept_out: u64,
+    pub(crate) grown: u64,
+    pub(crate) shrunk: u64,
+    pub(crate) collected: u64,
+    pub(crate) fenced: u64,
+}
+
+impl Counts {
+    pub(crate) fn add(&mut self, of: &Self) {
+        let Self { crashes, partitions, reads, writes, held, copies, patched, promoted, .. } = of;
+        self.crashes += crashes;
+        self.partitions += partitions;
+        self.reads += reads;
+        self.writes += writes;
+        self.held += held;
+        self.copies += copies;
+        self.patched += patched;
+        self.promoted += promoted;
+        let Self { demoted, given_up, over_budget, late, kept_out, .. } = of;
+        self.demoted += demoted;
+        self.given_up += given_up;
+        self.over_budget += over_budget;
+        self.late += late;
+        self.kept_out += kept_out;
+        let Self { grown, shrunk, collected, fenced, .. } = of;
+        self.grown += grown;
+        self.shrunk += shrunk;
+        self.collected += collected;
+        self.fenced += fenced;
+    }
+
+    /// A simulation that does not meet these proves nothing about them.
+    pub(crate) fn check(&self) {
+        let Self { crashes, partitions, reads, writes, held, copies, patched, promoted, .. } =
+            *self;
+        let Self { demoted, given_up, over_budget, late, kept_out, grown, shrunk, .. } = *self;
+        for met in [crashes, partitions, reads, writes, held, copies, patched, promoted] {
+            assert!(met > 100, "{self:?}");
+        }
+        for met in [demoted, given_up, over_budget, late, kept_out, grown, shrunk] {
+            assert!(met > 100, "{self:?}");
+        }
+        assert!(self.collected > 100 && self.fenced > 100, "{self:?}");
+    }
+}

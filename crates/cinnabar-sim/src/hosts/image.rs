@@ -1,0 +1,207 @@
+//! The image that both hosts have: who has opened it for writing, whom its lock fences off, and what it
+//! proves of the time since.
+//!
+//! A cluster's lock is broken once its holder's watch is over. The holder is then fenced off by a newer map.
+//! Each part of the image learns of that by itself after a while, or with the first operation of a client that
+//! knows the map (`rbd/sys/cluster.rs`: a client that has broken a lock waits for the newest map).
+
+use crate::hosts::profile::{Profile, Storage};
+use crate::medium::Backend;
+use crate::medium::proof::judge_one;
+use crate::stamp::BLOCK_SECTORS;
+use cinnabar_engine::mutant::{Mutant, Mutants};
+use cinnabar_engine::units::Instant;
+use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
+
+/// Parts of an image that learn by themselves who is fenced off.
+pub(super) const REGIONS: u64 = 4;
+/// A cluster gives up on a silent client after this time, in ns.
+pub(super) const WATCH_NS: u64 = 30_000_000_000;
+
+/// A host that has opened the image for writing.
+#[derive(Debug)]
+pub(super) struct Session {
+    pub(super) host: usize,
+    /// It was closed, or its process is gone.
+    pub(super) over: bool,
+    /// Since when it shows no sign of life.
+    pub(super) silent_since: Option<Instant>,
+    /// The map that fences it off.
+    fenced: Option<u64>,
+    /// The newest map that it knows.
+    knows: u64,
+    /// Version of the header under which it found the image.
+    found: u64,
+    /// A flush of it has failed: all later ones do.
+    pub(super) sync_failed: bool,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Image {
+    pub(super) backend: Backend,
+    storage: Storage,
+    proves: bool,
+    pub(super) sessions: Vec<Session>,
+    lock: Option<usize>,
+    /// Of the header: each change of the lock raises it.
+    version: u64,
+    /// The newest map, and the one that each part knows.
+    map: u64,
+    regions: [u64; REGIONS as usize],
+    mutants: Mutants,
+}
+
+impl Image {
+    pub(super) fn new(profile: &Profile, mutants: Mutants) -> Self {
+        let sectors = profile.blocks * BLOCK_SECTORS as u64;
+        Self {
+            backend: Backend::new(0, sectors, 512, false),
+            storage: profile.storage,
+            proves: profile.proves,
+            sessions: Vec::new(),
+            lock: None,
+            version: 1,
+            map: 0,
+            regions: [0; REGIONS as usize],
+            mutants,
+        }
+    }
+
+    /// The part that a sector is in.
+    pub(super) fn region_of(&self, sector: u64) -> u64 {
+        (sector * REGIONS / self.backend.sectors()).min(REGIONS - 1)
+    }
+
+    /// Opens it for writing. `is_busy` says whether I/O of a session may still reach it. `None`: it is locked.
+    /// Also says whether a lock was broken.
+    pub(super) fn open(
+        &mut self,
+        host: usize,
+        now: Instant,
+        is_busy: impl Fn(usize) -> bool,
+    ) -> Option<(usize, bool)> {
+        let holder = self.lock.map(|holder| (holder, &self.sessions[holder]));
+        let mut broken = None;
+        match (self.storage, holder) {
+            (_, None) | (Storage::Nbd, _) => {}
+            (Storage::FarFile, Some((_, session))) if session.host != host => {}
+            (Storage::Rbd, Some((holder, session))) => {
+                let watched = session.silent_since.is_none_or(|at| now.since_ns(at) < WATCH_NS);
+                let own = session.over && session.host == host;
+                if watched && !own {
+                    return None;
+                }
+                broken = Some(holder);
+            }
+            (Storage::File | Storage::FarFile, Some((holder, session))) => {
+                if !session.over || is_busy(holder) {
+                    return None;
+                }
+            }
+        }
+        let found = self.version;
+        if let Some(holder) = broken {
+            self.map += 1;
+            self.sessions[holder].fenced = Some(self.map);
+            self.version += 1;
+        }
+        self.version += 1;
+        let waits = !self.mutants.is(Mutant::FenceNotAwaited);
+        let knows = if waits { self.map } else { 0 };
+        self.lock = Some(self.sessions.len());
+        self.sessions.push(Session {
+            host,
+            over: false,
+            silent_since: None,
+            fenced: None,
+            knows,
+            found,
+            sync_failed: false,
+        });
+        Some((self.sessions.len() - 1, broken.is_some()))
+    }
+
+    /// A session lets go of it.
+    pub(super) fn close(&mut self, session: usize) {
+        self.sessions[session].over = true;
+        if self.lock == Some(session) {
+            self.lock = None;
+            self.version += 1;
+        }
+    }
+
+    /// The newest map.
+    pub(super) const fn map(&self) -> u64 {
+        self.map
+    }
+
+    /// A part learns of a map.
+    pub(super) fn learn(&mut self, region: u64, map: u64) {
+        let known = &mut self.regions[region as usize];
+        *known = (*known).max(map);
+    }
+
+    /// An operation of a session reaches a part: whether it is carried out.
+    pub(super) fn admits(&mut self, session: usize, region: u64) -> bool {
+        self.learn(region, self.sessions[session].knows);
+        let known = self.regions[region as usize];
+        self.sessions[session].fenced.is_none_or(|map| known < map)
+    }
+
+    /// Whether a session's lock was broken.
+    pub(super) fn is_fenced(&self, session: usize) -> bool {
+        self.sessions[session].fenced.is_some()
+    }
+
+    /// The change proof as it stands for a session.
+    pub(super) fn proof(&self, session: usize) -> Option<ProofToken> {
+        if !self.proves {
+            return None;
+        }
+        match self.storage {
+            Storage::Rbd => Some(packed(self.version, self.sessions[session].found)),
+            _ => Some(self.backend.proof()),
+        }
+    }
+
+    /// The same for the end of a volume, which is followed by the release of the lock.
+    pub(super) fn take_proof(&mut self, session: usize) -> Option<ProofToken> {
+        if !self.proves {
+            return None;
+        }
+        match self.storage {
+            Storage::Rbd => Some(packed(self.version + 1, self.sessions[session].found)),
+            _ => self.backend.take_proof(),
+        }
+    }
+
+    /// What it says of the time since a recorded proof.
+    pub(super) fn judge(&self, recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
+        match self.storage {
+            Storage::Rbd => judge_version(recorded, now),
+            _ => judge_one(recorded, now, self.mutants),
+        }
+    }
+}
+
+/// A version of the header, and the one that was found.
+fn packed(version: u64, found: u64) -> ProofToken {
+    let mut bytes = [0; 64];
+    bytes[..8].copy_from_slice(&version.to_le_bytes());
+    bytes[8..16].copy_from_slice(&found.to_le_bytes());
+    ProofToken(bytes)
+}
+
+/// As `rbd/proof.rs` judges; that knows a cluster, and is no crate below this one.
+fn judge_version(recorded: &Recorded, now: Option<&ProofToken>) -> Belief {
+    let (Some(then), Some(now)) = (&recorded.proof, now) else { return Belief::Unknown };
+    let field = |token: &ProofToken, at: usize| {
+        u64::from_le_bytes(token.0[at..at + 8].try_into().expect("eight bytes"))
+    };
+    match field(then, 0).cmp(&field(now, 8)) {
+        std::cmp::Ordering::Equal => Belief::Unchanged,
+        std::cmp::Ordering::Less => Belief::Unknown,
+        std::cmp::Ordering::Greater => Belief::Changed,
+    }
+}
