@@ -24,6 +24,7 @@ mod write_back;
 use e2e::tools::Tool;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
+use std::time::Instant;
 
 /// A test: its name, the tools it can't do without, what it does.
 pub(crate) struct Case {
@@ -47,8 +48,13 @@ impl Case {
         if let Some(Tool { command, package, .. }) = missing {
             eprintln!("skipped: {name} needs {command} (package {package})");
         }
-        Trial::test(name, move || run().map_err(|error| Failed::from(format!("{error:#}"))))
-            .with_ignored_flag(missing.is_some())
+        let timed = move || {
+            let start = Instant::now();
+            let done = run();
+            eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
+            done.map_err(|error| Failed::from(format!("{error:#}")))
+        };
+        Trial::test(name, timed).with_ignored_flag(missing.is_some())
     }
 }
 
