@@ -14,6 +14,9 @@ use std::time::Duration;
 /// What all fuzz targets together get.
 const FUZZ_TIME: Duration = Duration::from_mins(5);
 
+/// Tests of a crate that run at a time.
+const TEST_THREADS: &str = "4";
+
 /// Features of all that is only built with the libraries of Ceph.
 const WITH_CEPH: &str =
     "cinnabar/ceph,cinnabar-backend/ceph,cinnabar-hybrid/ceph,cinnabar-rados/ceph";
@@ -52,6 +55,8 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             // Deliberate bugs are found by the hundred here, each by a panic that is expected: their stacks
             // would hide the one line that counts.
             test.args(["--no-fail-fast", "--", "--show-output"]).env("RUST_BACKTRACE", "0");
+            // Many of them wait for files and time-outs, not for a processor.
+            test.env("RUST_TEST_THREADS", TEST_THREADS);
             let mut skipped = show(&mut test)?;
             if !binary::with_ceph() {
                 let packages = "librbd-dev, librados-dev and libradospp-dev";

@@ -15,7 +15,7 @@ use cinnabar_manager::report::PlanReport;
 use cinnabar_messages::DataStatus;
 use file::HistoryFile;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
@@ -47,6 +47,8 @@ pub struct Observer {
     left_out: AtomicUsize,
     /// One writes the file at a time.
     saving: Arc<Mutex<()>>,
+    /// The file of earlier runs was read: what is here may replace it.
+    loaded: AtomicBool,
 }
 
 impl Default for Observer {
@@ -60,6 +62,7 @@ impl Default for Observer {
             run: now_ms(),
             left_out: AtomicUsize::new(0),
             saving: Arc::default(),
+            loaded: AtomicBool::new(false),
         }
     }
 }
@@ -201,9 +204,14 @@ async fn load(observer: &Observer, file: &HistoryFile) {
     if let Ok(Some(history)) = tokio::task::spawn_blocking(move || of_file.read()).await {
         *observer.history() = history;
     }
+    observer.loaded.store(true, Ordering::Release);
 }
 
 async fn save(observer: &Observer, file: &HistoryFile) {
+    if !observer.loaded.load(Ordering::Acquire) {
+        // A stop before the file was read: the earlier runs' samples in it are worth more than none.
+        return;
+    }
     let (history, file) = (observer.history().clone(), file.clone());
     let saving = Arc::clone(&observer.saving);
     let write = move || {

@@ -29,3 +29,15 @@ async fn a_listener_gets_a_look_soon_and_without_one_there_is_none() {
     let looks = tokio::time::timeout(Duration::from_millis(500), pause(&observer)).await;
     assert!(looks.is_ok(), "a client has come");
 }
+
+#[tokio::test]
+async fn a_stop_before_the_file_was_read_leaves_it_as_it_is() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (file, path) = (HistoryFile::new(folder.path()), folder.path().join("history.bin"));
+    let observer = Observer::default();
+    save(&observer, &file).await;
+    assert!(!path.exists(), "nothing was read");
+    load(&observer, &file).await;
+    save(&observer, &file).await;
+    assert!(path.exists(), "there was none, and that is known");
+}

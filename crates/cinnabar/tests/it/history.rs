@@ -39,7 +39,11 @@ fn reads(report: &Value) -> u64 {
 
 /// The first look is behind the start: what was done before it is not counted.
 fn looked_at(site: &Site, daemon: &mut Running) {
-    daemon.wait_until("looked at", || history(site, "")["volumes"][0] == "vm1");
+    // Before it there is nothing of this volume.
+    let query = "/v1/history?volume=vm1";
+    let look =
+        || http::get(&site.path("control.sock"), query).is_ok_and(|answer| answer.code == 200);
+    daemon.wait_until("looked at", look);
 }
 
 #[test]
@@ -50,7 +54,8 @@ fn samples_outlive_a_restart_and_a_damaged_file_costs_nothing_but_them() {
     read_some(&site);
     daemon.stop();
 
-    let daemon = site.serve();
+    let mut daemon = site.serve();
+    looked_at(&site, &mut daemon);
     for query in ["?volume=vm1", "", "?volume=vm1&step=300", "?step=300"] {
         let report = history(&site, query);
         assert_eq!(reads(&report), 100, "{query}: {report}");
@@ -73,11 +78,14 @@ fn samples_outlive_a_restart_and_a_damaged_file_costs_nothing_but_them() {
     let last = bytes.len() - 1;
     bytes[last] ^= 1;
     std::fs::write(&file, bytes).expect("it is ours");
-    let daemon = site.serve();
+    let mut daemon = site.serve();
+    looked_at(&site, &mut daemon);
     assert_eq!(reads(&history(&site, "")), 0);
     let log = daemon.stop();
     assert_eq!(log.matches("checksum is wrong").count(), 1, "{log}");
-    assert!(!site.serve().stop().contains("history"), "it was replaced");
+    let mut daemon = site.serve();
+    looked_at(&site, &mut daemon);
+    assert!(!daemon.stop().contains("history"), "it was replaced");
 }
 
 /// A client of server-sent events.

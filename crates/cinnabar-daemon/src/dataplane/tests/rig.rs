@@ -206,15 +206,27 @@ thread_local! {
     static LAYOUT: Cell<Layout> = const { Cell::new(SIMPLE) };
 }
 
+/// Both ways of doing I/O, and several shards on several threads.
+const WAYS: [(IoMode, Layout); 3] = [
+    (IoMode::Auto, SIMPLE),
+    (IoMode::Threads, SIMPLE),
+    (IoMode::Auto, Layout { shards: Some(3), threads: 2 }),
+];
+
 /// Runs a test over both ways of doing I/O, and with several shards on several threads.
 pub(super) fn both(test: impl Fn(IoMode)) {
-    let shared = Layout { shards: Some(3), threads: 2 };
-    for (io, layout) in [(IoMode::Auto, SIMPLE), (IoMode::Threads, SIMPLE), (IoMode::Auto, shared)]
-    {
-        eprintln!("{io:?}, {layout:?}");
-        LAYOUT.set(layout);
-        test(io);
+    for way in 0..WAYS.len() {
+        in_way(way, &test);
     }
+}
+
+/// Runs a test in one of these ways: of a test that waits for long each is a test of its own, and they
+/// wait at the same time.
+pub(super) fn in_way(way: usize, test: impl Fn(IoMode)) {
+    let (io, layout) = WAYS[way];
+    eprintln!("{io:?}, {layout:?}");
+    LAYOUT.set(layout);
+    test(io);
     LAYOUT.set(SIMPLE);
 }
 

@@ -1,8 +1,8 @@
 //! An operator is answered though a back end is silent.
 
 use super::degrade::invalidate;
-use super::rig::{Rig, both};
-use cinnabar_messages::{ByteRange, CommandErrorKind, Message};
+use super::rig::{Rig, in_way};
+use cinnabar_messages::{ByteRange, CommandErrorKind, IoMode, Message};
 use std::time::Duration;
 
 /// Three times the longest wait of an operator's command.
@@ -10,33 +10,45 @@ const SILENCE: &str = "packet=6s";
 
 #[test]
 fn who_drops_a_range_is_answered_though_a_write_to_it_hangs() {
-    both(|io| {
-        let mut rig = Rig::new(io, &["slow", "good"]);
-        let file = rig.config.volumes[0].backend.clone();
-        rig.config.volumes[0].backend = format!("sim:network,{SILENCE}:{file}");
-        // Guests wait for as long as it takes.
-        rig.config.volumes[0].backend_timeout = Duration::ZERO;
-        rig.start();
-        let mut client = rig.client("slow");
-        let write = std::thread::spawn(move || client.write(4096, &[9; 4096], false));
-        while rig.status().volumes[0].oldest.is_none() {
-            std::thread::sleep(Duration::from_millis(2));
-        }
-        // Beside it nothing is waited for.
-        assert_eq!(invalidate(&rig, "slow", Some((8192, 4096))), Ok(()));
-        assert_eq!(invalidate(&rig, "good", None), Ok(()));
-        let asked = [Some(ByteRange { offset: 4096, len: 1 }), None].map(|range| {
-            let name = "slow".to_owned();
-            rig.send(|answer| Message::Invalidate { name, range, answer })
-        });
-        for asked in asked {
-            let error = asked.blocking_recv().expect("it is answered").expect_err("not in time");
-            assert_eq!(error.kind, CommandErrorKind::Io, "{error}");
-        }
-        assert!(!write.is_finished(), "its guest is not told of that");
-        assert_eq!(write.join().expect("no panic"), Ok(()));
-        assert_eq!(invalidate(&rig, "slow", Some((4096, 1))), Ok(()));
-        assert_eq!(rig.client("slow").read(4096, 4096), Ok(vec![9; 4096]));
-        rig.stop();
+    in_way(0, dropped_while_a_write_hangs);
+}
+
+#[test]
+fn who_drops_a_range_is_answered_though_a_write_to_it_hangs_on_threads() {
+    in_way(1, dropped_while_a_write_hangs);
+}
+
+#[test]
+fn who_drops_a_range_is_answered_though_a_write_to_it_hangs_with_shards() {
+    in_way(2, dropped_while_a_write_hangs);
+}
+
+fn dropped_while_a_write_hangs(io: IoMode) {
+    let mut rig = Rig::new(io, &["slow", "good"]);
+    let file = rig.config.volumes[0].backend.clone();
+    rig.config.volumes[0].backend = format!("sim:network,{SILENCE}:{file}");
+    // Guests wait for as long as it takes.
+    rig.config.volumes[0].backend_timeout = Duration::ZERO;
+    rig.start();
+    let mut client = rig.client("slow");
+    let write = std::thread::spawn(move || client.write(4096, &[9; 4096], false));
+    while rig.status().volumes[0].oldest.is_none() {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    // Beside it nothing is waited for.
+    assert_eq!(invalidate(&rig, "slow", Some((8192, 4096))), Ok(()));
+    assert_eq!(invalidate(&rig, "good", None), Ok(()));
+    let asked = [Some(ByteRange { offset: 4096, len: 1 }), None].map(|range| {
+        let name = "slow".to_owned();
+        rig.send(|answer| Message::Invalidate { name, range, answer })
     });
+    for asked in asked {
+        let error = asked.blocking_recv().expect("it is answered").expect_err("not in time");
+        assert_eq!(error.kind, CommandErrorKind::Io, "{error}");
+    }
+    assert!(!write.is_finished(), "its guest is not told of that");
+    assert_eq!(write.join().expect("no panic"), Ok(()));
+    assert_eq!(invalidate(&rig, "slow", Some((4096, 1))), Ok(()));
+    assert_eq!(rig.client("slow").read(4096, 4096), Ok(vec![9; 4096]));
+    rig.stop();
 }
