@@ -40,7 +40,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // What the operator asks for, checked before anything is opened.
     (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, POLICY, QOS, TEXT]),
     // Shows what the laboratory and the benchmarks found.
-    (REPORT, &[BENCH, STUDY, POLICY, TRACE, TEXT]),
+    (REPORT, &[CHART, BENCH, STUDY, POLICY, TRACE, TEXT]),
     // A program of `embed`'s: its storage with the cache in front of it.
     (BENCH, &[STUDY, EMBED, BACKEND, DRIVER, MODEL, ENGINE, TRACE, TEXT]),
     (OFFLINE, &[BACKEND, WRITEBACK, ENGINE, TEXT]),
@@ -76,6 +76,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // Objects of a Ceph cluster; knows nothing of volumes.
     (RADOS, &[]),
     (TRACE, &[]),
+    // Draws; knows nothing of what the numbers mean.
+    (CHART, &[TEXT]),
     // Knows nothing of caches.
     (TEXT, &[]),
     // The end-to-end tests know processes and sockets only.
@@ -93,6 +95,7 @@ const MESSAGES: &str = "cinnabar-messages";
 const STATUS: &str = "cinnabar-status";
 const CONFIG: &str = "cinnabar-config";
 const REPORT: &str = "cinnabar-report";
+const CHART: &str = "cinnabar-chart";
 const BENCH: &str = "cinnabar-bench";
 const OFFLINE: &str = "cinnabar-offline";
 const TEXT: &str = "cinnabar-text";

@@ -23,12 +23,10 @@
 //! assert!(page.to_html().starts_with("<!DOCTYPE html>"));
 //! ```
 
-mod chart;
-mod escape;
 mod html;
 mod save;
 
-pub use chart::{Axis, Bars, Chart, Group, Mark, Scale, Series, Style};
+pub use cinnabar_chart::{Axis, Bars, Chart, Group, Mark, Scale, Series, Style};
 pub use save::{PageError, save};
 
 use cinnabar_text::Table;

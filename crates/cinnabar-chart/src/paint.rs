@@ -3,7 +3,7 @@
 
 use super::colours::colour;
 use super::text::cut;
-use crate::page::escape::escaped;
+use crate::escape::escaped;
 use plotters::coord::Shift;
 use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;

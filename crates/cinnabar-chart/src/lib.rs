@@ -1,6 +1,6 @@
 //! Charts as plain data, drawn as SVG: lines over two axes, and bars for comparisons.
 //!
-//! Made by the commands that report, drawn by the page; `to_svg` gives one alone.
+//! `to_svg` gives one alone, `to_svg_in` one in the colours of a page. Pure: no clock, no file.
 //! Charts never fail: what can't be drawn (no number, a zero on a logarithmic axis) is left out, and
 //! a chart with nothing in it is an empty frame. The same data gives the same bytes.
 //!
@@ -8,18 +8,23 @@
 //! - `frame`: what all charts share; `plot`, `marks`: lines; `bars`: bars
 //! - `colours`: one colour a name
 //! - `text`: how wide text is, roughly; `paint`: colours, shapes, and the SVG that plotters writes
+//! - [`html`]: tables and elements of a page; [`well_formed`]: a check for tests
 
 mod bars;
 mod colours;
+mod escape;
 mod frame;
+pub mod html;
 mod marks;
 mod paint;
 mod path;
 mod plot;
 mod ruler;
 mod text;
+pub mod well_formed;
 
-pub(in crate::page) use colours::Colours;
+pub use colours::Colours;
+pub use escape::{escaped, visible_text};
 
 use cinnabar_text::Unit;
 
@@ -169,7 +174,7 @@ impl Chart {
     }
 
     /// The same in the colours of a page.
-    pub(in crate::page) fn to_svg_in(&self, colours: &Colours) -> String {
+    pub fn to_svg_in(&self, colours: &Colours) -> String {
         plot::draw(self, colours)
     }
 }
@@ -218,7 +223,7 @@ impl Bars {
     }
 
     /// The same in the colours of a page.
-    pub(in crate::page) fn to_svg_in(&self, colours: &Colours) -> String {
+    pub fn to_svg_in(&self, colours: &Colours) -> String {
         bars::draw(self, colours)
     }
 }

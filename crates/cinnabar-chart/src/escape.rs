@@ -1,12 +1,12 @@
 //! Making text harmless: a volume may be named `</td><script>`, or turn the text behind it around.
 //!
-//! Called for every piece of text on a page or a chart.
+//! For every piece of text on a page or a chart.
 
 /// What stands in for a character that can't be shown.
 const REPLACEMENT: char = '\u{FFFD}';
 
 /// Text that can stand in an element, or in an attribute in quotes, of HTML and of XML.
-pub(super) fn escaped(text: &str) -> String {
+pub fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for character in text.chars() {
         match character {
@@ -22,7 +22,7 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// Text without characters that XML forbids or that change how others are read; not yet escaped.
-pub(super) fn visible_text(text: &str) -> String {
+pub fn visible_text(text: &str) -> String {
     text.chars().map(visible).collect()
 }
 

@@ -37,13 +37,13 @@ const PALETTE: [RGBColor; 26] = [
 
 /// A number for each name, in the order in which they are met; it decides colour and marker.
 #[derive(Clone, Debug, Default)]
-pub(in crate::page) struct Colours {
+pub struct Colours {
     names: Vec<String>,
 }
 
 impl Colours {
     /// With the names of a chart's series.
-    pub(in crate::page) fn with_chart(mut self, chart: &Chart) -> Self {
+    pub fn with_chart(mut self, chart: &Chart) -> Self {
         for (place, series) in chart.series.iter().enumerate() {
             self.add(named(&series.name, &chart.title, place));
         }
@@ -51,7 +51,7 @@ impl Colours {
     }
 
     /// With the names of bars.
-    pub(in crate::page) fn with_bars(mut self, bars: &Bars) -> Self {
+    pub fn with_bars(mut self, bars: &Bars) -> Self {
         let count = bars.groups.iter().map(|group| group.values.len()).max().unwrap_or(0);
         for place in 0..count.max(bars.names.len()) {
             self.add(of_bar(bars, place));

@@ -2,7 +2,7 @@
 //!
 //! Widths are guessed a little too large: a gap is better than a label that runs into another.
 
-use crate::page::escape::visible_text;
+use crate::escape::visible_text;
 
 /// Width in units of the drawing at a font size.
 pub(super) fn width(text: &str, size: f64) -> f64 {

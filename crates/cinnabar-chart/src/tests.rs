@@ -4,7 +4,7 @@
 use super::paint::{FONT, WIDTH};
 use super::text::width;
 use super::*;
-use crate::page::tests::{HOSTILE, assert_well_formed};
+use crate::well_formed::{HOSTILE, assert_well_formed};
 
 /// A text in the drawing that is not turned, and its box; it is one line high.
 #[derive(Debug)]
