@@ -42,7 +42,15 @@ pub struct Colours {
 }
 
 impl Colours {
+    /// With one more name, unless it is there already.
+    #[must_use]
+    pub fn with_name(mut self, name: &str) -> Self {
+        self.add(name.to_owned());
+        self
+    }
+
     /// With the names of a chart's series.
+    #[must_use]
     pub fn with_chart(mut self, chart: &Chart) -> Self {
         for (place, series) in chart.series.iter().enumerate() {
             self.add(named(&series.name, &chart.title, place));
@@ -51,6 +59,7 @@ impl Colours {
     }
 
     /// With the names of bars.
+    #[must_use]
     pub fn with_bars(mut self, bars: &Bars) -> Self {
         let count = bars.groups.iter().map(|group| group.values.len()).max().unwrap_or(0);
         for place in 0..count.max(bars.names.len()) {
@@ -65,6 +74,11 @@ impl Colours {
         }
     }
 
+    /// The number of a name, if it has one.
+    pub fn of_name(&self, name: &str) -> Option<usize> {
+        self.names.iter().position(|one| one == name)
+    }
+
     /// The number of a chart's series.
     pub(super) fn of_series(&self, chart: &Chart, place: usize) -> usize {
         self.index(&named(&chart.series[place].name, &chart.title, place))
@@ -76,7 +90,7 @@ impl Colours {
     }
 
     fn index(&self, name: &str) -> usize {
-        self.names.iter().position(|one| one == name).unwrap_or(0)
+        self.of_name(name).unwrap_or(0)
     }
 }
 

@@ -4,8 +4,11 @@
 pub const HOSTILE: &str =
     "</td></pre></text></svg></title><script>alert(1)</script>\" onload='x' & \u{202E}\0]]>";
 
-/// Panics unless the text is one element of XML: tags closed in order, attributes in quotes and
+/// Checks that the text is one element of XML: tags closed in order, attributes in quotes and
 /// named once, only known entities, no character that XML forbids.
+///
+/// # Panics
+/// Unless it is.
 pub fn assert_well_formed(text: &str) {
     let allowed = |c: char| matches!(c, '\t' | '\n' | ' '..='\u{D7FF}' | '\u{E000}'..='\u{FFFD}' | '\u{10000}'..);
     assert_eq!(text.find(|c| !allowed(c)), None, "a character that is none");
