@@ -8,6 +8,7 @@
 //! - `frame`: what all charts share; `plot`, `marks`: lines; `bars`: bars
 //! - `colours`: one colour a name
 //! - `text`: how wide text is, roughly; `paint`: colours, shapes, and the SVG that plotters writes
+//! - [`live`]: charts of a live page, with their values beside them
 //! - [`html`]: tables and elements of a page; [`well_formed`]: a check for tests
 
 mod bars;
@@ -15,6 +16,7 @@ mod colours;
 mod escape;
 mod frame;
 pub mod html;
+pub mod live;
 mod marks;
 mod paint;
 mod path;

@@ -1,6 +1,6 @@
 //! A ruler: where on an axis a value lies, and which ticks the axis has.
 //!
-//! Made by the plot and the bars; `plotters` draws grid and tick labels by it.
+//! `plotters` draws grid and tick labels of reports by it.
 
 use super::{Axis, Scale};
 use cinnabar_text::Unit;
@@ -119,6 +119,26 @@ impl Ruler {
         }
         let ticks = ticks.into_iter().map(|tick| (tick, unit.show(tick))).collect();
         Self { low, high, scale: Scale::Log, ticks, suffix: "" }
+    }
+
+    /// A linear ruler with ticks of its own, the lowest first.
+    pub(super) fn with_ticks(low: f64, high: f64, ticks: Vec<(f64, String)>) -> Self {
+        Self { low, high, scale: Scale::Linear, ticks, suffix: "" }
+    }
+
+    /// The values at its ends.
+    pub(super) const fn ends(&self) -> (f64, f64) {
+        (self.low, self.high)
+    }
+
+    /// Whether equal differences or equal ratios are equally far apart.
+    pub(super) const fn scale(&self) -> Scale {
+        self.scale
+    }
+
+    /// Its ticks, the lowest first.
+    pub(super) fn ticks(&self) -> &[(f64, String)] {
+        &self.ticks
     }
 
     /// Where a value lies: 0 at the low end, 1 at the high end, beyond them outside; none if it

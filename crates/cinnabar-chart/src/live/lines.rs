@@ -1,0 +1,288 @@
+//! Lines with bands: a mean with what is around it, what was predicted beside what came.
+
+use super::events::finish;
+use super::grid::{behind, shortened};
+use super::layout::{Plot, Upright};
+use super::pen::{Pen, Pixel};
+use super::signs::{Key, Sign, fill, shape, stroke};
+use super::svg::{BASELINE, FONT, HALO, path, text};
+use super::{
+    Across, Cell, Figure, Grid, Head, Look, NAME_MAX, POINTS_MAX, SERIES_MAX, colour_of, reduce,
+};
+use crate::Axis;
+use crate::ruler::{Ruler, draws};
+use crate::text::{cut, width};
+
+/// Shapes on a line, if there are several lines.
+const SHAPES: usize = 4;
+
+/// Values over time or anything else. Of more than [`SERIES_MAX`] lines the first are drawn.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Lines {
+    /// What it shows.
+    pub head: Head,
+    /// From bottom to top.
+    pub y: Axis,
+    /// Where the values stand, from left to right; what goes back is left out.
+    pub xs: Vec<f64>,
+    /// Drawn in this order.
+    pub lines: Vec<Line>,
+    /// Lines from left to right, with their names: "30 ms".
+    pub limits: Vec<(f64, String)>,
+}
+
+/// One line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Line {
+    /// For the legend.
+    pub name: String,
+    /// One for each x. What can't be drawn leaves a gap.
+    pub values: Vec<f64>,
+    /// What is around it.
+    pub band: Option<Band>,
+    /// Whether it is broken: for what is predicted or compared with.
+    pub dashed: bool,
+    /// Whether a value holds until the next one.
+    pub steps: bool,
+}
+
+/// An area from one value to another, in the colour of its line.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Band {
+    /// The name of its lower edge in tables; empty if that is the line itself.
+    pub low_name: String,
+    /// Its lower edge, one for each x.
+    pub low: Vec<f64>,
+    /// The name of its upper edge: "p99".
+    pub high_name: String,
+    /// Its upper edge.
+    pub high: Vec<f64>,
+}
+
+impl Line {
+    /// A line without a band.
+    pub fn new(name: impl Into<String>, values: impl Into<Vec<f64>>) -> Self {
+        Self { name: name.into(), values: values.into(), ..Self::default() }
+    }
+
+    /// With an area from the line up to other values.
+    #[must_use]
+    pub fn up_to(mut self, name: impl Into<String>, high: impl Into<Vec<f64>>) -> Self {
+        let (high_name, high) = (name.into(), high.into());
+        let (low_name, low) = (String::new(), self.values.clone());
+        self.band = Some(Band { low_name, low, high_name, high });
+        self
+    }
+
+    /// Broken.
+    #[must_use]
+    pub fn dashed(self) -> Self {
+        Self { dashed: true, ..self }
+    }
+
+    /// Each value holds until the next one.
+    #[must_use]
+    pub fn steps(self) -> Self {
+        Self { steps: true, ..self }
+    }
+
+    /// The line and the edges of its band.
+    fn all(&self) -> impl Iterator<Item = &Vec<f64>> {
+        let band = self.band.iter().flat_map(|band| [&band.low, &band.high]);
+        std::iter::once(&self.values).chain(band)
+    }
+}
+
+impl Figure for Lines {
+    fn svg(&self, look: &Look) -> String {
+        let lines = &self.lines[..self.lines.len().min(SERIES_MAX)];
+        let columns = self.columns();
+        let drawn = |value: &f64| draws(&self.y, *value);
+        let values = lines.iter().flat_map(Line::all).flat_map(|values| {
+            let shown = columns.iter().filter(|column| self.is_shown(**column));
+            shown.filter_map(|column| values.get(*column).copied())
+        });
+        let limits = self.limits.iter().map(|limit| limit.0);
+        let ruler = Ruler::new(&self.y, values.filter(drawn), limits);
+        let upright = Upright::of(&self.y, ruler.clone(), look);
+        let keys = self.keys(lines, look, &ruler);
+        let xs = columns.iter().map(|column| self.xs[*column]);
+        let mut plot = Plot::new(&self.head, look, &keys, xs, &upright);
+        for (place, line) in lines.iter().enumerate() {
+            if let Some(band) = &line.band {
+                let mut pen = Pen::default();
+                self.band(&plot, &columns, band, line.steps, &mut pen);
+                let fill = fill(keys[place].index);
+                let attributes = format!("data-band=\"{place}\" {fill} fill-opacity=\".22\"");
+                path(&mut plot.body, &pen, &attributes);
+            }
+        }
+        for (place, line) in lines.iter().enumerate() {
+            self.line(&mut plot, &columns, line, (place, &keys[place]), lines.len() > 1);
+        }
+        self.limits(&mut plot);
+        finish(plot, &self.grid().summary(SERIES_MAX))
+    }
+
+    fn grid(&self) -> Grid {
+        let mut grid = Grid::new(&self.head.title);
+        grid.first_column(&self.head);
+        let unit = self.y.unit;
+        let mut columns: Vec<&[f64]> = Vec::new();
+        for line in &self.lines {
+            grid.column(&line.name, behind(unit));
+            columns.push(&line.values);
+            let Some(band) = &line.band else { continue };
+            for (name, values) in [(&band.low_name, &band.low), (&band.high_name, &band.high)] {
+                if !name.is_empty() {
+                    grid.column(&format!("{} {name}", line.name), behind(unit));
+                    columns.push(values);
+                }
+            }
+        }
+        for index in self.xs.len().saturating_sub(POINTS_MAX)..self.xs.len() {
+            let value = |values: &&[f64]| values.get(index).copied().unwrap_or(f64::NAN);
+            let values = columns.iter().map(|values| Cell::Number(value(values), unit));
+            grid.row(std::iter::once(Cell::first(&self.head, self.xs[index])).chain(values));
+        }
+        grid
+    }
+}
+
+impl Lines {
+    fn keys(&self, lines: &[Line], look: &Look, ruler: &Ruler) -> Vec<Key> {
+        let key = |(place, line): (usize, &Line)| Key {
+            index: colour_of(look, &line.name, place),
+            sign: Sign::Line { dashed: line.dashed },
+            name: match &line.band {
+                Some(band) if !band.high_name.is_empty() => {
+                    let low = if band.low_name.is_empty() { "" } else { &band.low_name };
+                    let to = if low.is_empty() { "to" } else { " to" };
+                    format!("{} ({low}{to} {})", line.name, band.high_name)
+                }
+                _ => line.name.clone(),
+            },
+        };
+        let mut keys: Vec<Key> = lines.iter().enumerate().map(key).collect();
+        let mut remark = |name| keys.push(Key { index: 0, sign: Sign::Remark, name });
+        if self.lines.len() > lines.len() {
+            remark(format!("({} more are in the table)", self.lines.len() - lines.len()));
+        }
+        for (at, name) in self.limits.iter().take(SERIES_MAX) {
+            let place = ruler.place(*at).filter(|place| !(0.0..=1.0).contains(place));
+            if let Some(place) = place {
+                let side = if place > 0.5 { "above" } else { "below" };
+                remark(format!("({}: outside, {side})", shortened(name, NAME_MAX)));
+            }
+        }
+        keys
+    }
+
+    /// Places of the values whose x does not go back.
+    fn columns(&self) -> Vec<usize> {
+        let mut last = f64::NEG_INFINITY;
+        let first = self.xs.len().saturating_sub(POINTS_MAX);
+        let forward = |column: &usize| {
+            let x = self.xs[*column];
+            let forward = x.is_finite() && x >= last;
+            last = if forward { x } else { last };
+            forward
+        };
+        (first..self.xs.len()).filter(forward).collect()
+    }
+
+    fn is_shown(&self, column: usize) -> bool {
+        match self.head.across {
+            Across::Time { from_ms, to_ms } => (from_ms..=to_ms).contains(&self.xs[column]),
+            Across::Values(_) => true,
+        }
+    }
+
+    /// The places of values in runs without a gap.
+    fn runs(&self, plot: &Plot, columns: &[usize], values: &[f64], steps: bool) -> Vec<Vec<Pixel>> {
+        let mut runs: Vec<Vec<Pixel>> = vec![Vec::new()];
+        for column in columns {
+            let Some(x) = plot.x(self.xs[*column]) else { continue };
+            let value = values.get(*column).copied().filter(|value| draws(&self.y, *value));
+            let run = runs.last_mut().expect("it begins with one");
+            match value.and_then(|value| plot.y(value)) {
+                Some(y) => {
+                    let before = run.last().copied().filter(|last| steps && last.1 != y);
+                    if let Some((_, before)) = before {
+                        run.push((x, before));
+                    }
+                    run.push((x, y));
+                }
+                None if run.is_empty() => {}
+                None => runs.push(Vec::new()),
+            }
+        }
+        runs.retain(|run| !run.is_empty());
+        runs.iter().map(|run| reduce::line(run)).collect()
+    }
+
+    fn line(
+        &self,
+        plot: &mut Plot,
+        columns: &[usize],
+        line: &Line,
+        (place, key): (usize, &Key),
+        shapes: bool,
+    ) {
+        let runs = self.runs(plot, columns, &line.values, line.steps);
+        let mut pen = Pen::default();
+        for run in &runs {
+            pen.through(run);
+        }
+        let attributes = format!("data-series=\"{place}\" {}", stroke(key.index, line.dashed));
+        path(&mut plot.body, &pen, &attributes);
+        if !shapes {
+            return;
+        }
+        let places: Vec<Pixel> = runs.into_iter().flatten().collect();
+        let mut pen = Pen::default();
+        for number in 0..SHAPES.min(places.len()) {
+            // Not all lines at the same places: they may lie on each other.
+            let part = (number * SERIES_MAX + place) * places.len() / (SHAPES * SERIES_MAX);
+            shape(&mut pen, key.index, places[part]);
+        }
+        path(&mut plot.body, &pen, &fill(key.index));
+    }
+
+    /// From the upper edge back along the lower one, in runs where both are.
+    fn band(&self, plot: &Plot, columns: &[usize], band: &Band, steps: bool, pen: &mut Pen) {
+        let both = |column: usize| {
+            let edges = [band.low.get(column), band.high.get(column)];
+            edges.into_iter().all(|edge| edge.is_some_and(|edge| draws(&self.y, *edge)))
+        };
+        for run in columns.chunk_by(|one, next| both(*one) == both(*next)) {
+            if !both(run[0]) {
+                continue;
+            }
+            let high = self.runs(plot, run, &band.high, steps).concat();
+            let low = self.runs(plot, run, &band.low, steps).concat();
+            let around: Vec<Pixel> = high.into_iter().chain(low.into_iter().rev()).collect();
+            if !around.is_empty() {
+                pen.through(&around);
+                pen.close();
+            }
+        }
+    }
+
+    fn limits(&self, plot: &mut Plot) {
+        for (at, name) in self.limits.iter().take(SERIES_MAX) {
+            let Some(y) = plot.y(*at).filter(|_| plot.beyond(*at).is_none()) else { continue };
+            let mut pen = Pen::default();
+            pen.through(&[(plot.left, y), (plot.right, y)]);
+            let attributes = "fill=\"none\" stroke=\"currentColor\" stroke-width=\"2\" \
+                              stroke-dasharray=\"5 7\"";
+            path(&mut plot.body, &pen, attributes);
+            let room = f64::from((plot.right - plot.left) / 2);
+            let name = cut(&shortened(name, NAME_MAX), FONT, room);
+            let left = plot.right - width(&name, FONT).ceil() as i32 - 6;
+            let above = y - plot.top > 30;
+            let baseline = if above { y - 8 } else { y + 18 + BASELINE };
+            text(&mut plot.body, (left, baseline), HALO, &name);
+        }
+    }
+}
