@@ -1,7 +1,7 @@
 //! The values of a chart as rows: a table for people and screen readers, CSV for spreadsheets.
 
 use super::calendar::{ZONE, iso, short};
-use super::{Across, COLUMNS_MAX, Head, NAME_MAX};
+use super::{Across, COLUMNS_MAX, EVENTS_MAX, Event, Head, NAME_MAX};
 use crate::escape::visible_text;
 use crate::html;
 use cinnabar_text::{Table, Unit};
@@ -41,6 +41,20 @@ impl Grid {
     /// Without rows.
     pub(super) fn new(caption: &str) -> Self {
         Self { caption: shortened(caption, NAME_MAX), ..Self::default() }
+    }
+
+    /// Events, in the order of time.
+    pub(super) fn of_events(head: &Head) -> Self {
+        let mut grid = Self::new(&format!("{}: events", shortened(&head.title, NAME_MAX)));
+        grid.first_column(head);
+        grid.column("event", "");
+        let mut events: Vec<&Event> = head.events.iter().collect();
+        events.sort_by(|one, other| one.at.total_cmp(&other.at));
+        for event in &events[events.len().saturating_sub(EVENTS_MAX)..] {
+            let cells = [Cell::first(head, event.at), Cell::Text(event.text.clone())];
+            grid.row(cells.into_iter());
+        }
+        grid
     }
 
     /// With one more column; those beyond the maximum are left out of the header and of rows.
@@ -86,7 +100,7 @@ impl Grid {
         let header: Vec<String> = (self.header.iter().take(columns))
             .map(|name| shortened(&visible_text(name), TABLE_NAME_MAX))
             .collect();
-        let text = |row: &Vec<Cell>| row.iter().all(|cell| matches!(cell, Cell::Text(_)));
+        let text = |row: &Vec<Cell>| row.iter().skip(1).all(|cell| matches!(cell, Cell::Text(_)));
         let left = if self.rows.iter().all(text) { columns } else { 1 };
         let mut table = Table::new(left, &header).caption(caption);
         // The last row is the latest.
@@ -229,7 +243,8 @@ mod tests {
             ("-cmd|' /C calc'!A0", "'-cmd|' /C calc'!A0"),
             ("@sum(a, b)", "\"'@sum(a, b)\""),
             ("\t=1", "\"'\t=1\""),
-            ("  =1", "\"'  =1\""),
+            ("  =1", "'  =1"),
+            (" x", "\" x\""),
             ("＝1", "'＝1"),
             ("a\r\n=1", "a\u{FFFD} =1"),
             ("say \"x\", y", "\"say \"\"x\"\", y\""),

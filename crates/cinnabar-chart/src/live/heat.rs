@@ -64,7 +64,9 @@ impl Figure for Heat {
         };
         let edges = || self.edges.iter().take(POINTS_MAX).copied();
         let values = rows.iter().flat_map(|row| row.1.iter().take(POINTS_MAX).copied());
-        let scale = Ruler::new(&self.value, values, [].into_iter());
+        // A scale with bounds is all of it, so that a colour means the same a minute later.
+        let bounds = self.value.bounds.into_iter().flat_map(|(low, high)| [low, high]);
+        let scale = Ruler::new(&self.value, values.chain(bounds), [].into_iter());
         let mut plot = Plot::new(&self.head, look, &[], edges(), &upright);
         self.cells(&mut plot, rows, &scale);
         self.legend(&mut plot, &scale);

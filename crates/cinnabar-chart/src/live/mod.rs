@@ -187,6 +187,11 @@ impl Head {
         self
     }
 
+    /// Its events, for those who can't see them.
+    pub fn events(&self) -> Grid {
+        Grid::of_events(self)
+    }
+
     /// With one more marker.
     #[must_use]
     pub fn marker(mut self, name: impl Into<String>, at: f64, text: impl Into<String>) -> Self {
