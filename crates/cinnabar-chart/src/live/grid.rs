@@ -1,12 +1,14 @@
 //! The values of a chart as rows: a table for people and screen readers, CSV for spreadsheets.
 
 use super::calendar::{ZONE, iso, short};
-use super::{Across, COLUMNS_MAX, EVENTS_MAX, Event, Head, NAME_MAX};
+use super::{Across, COLUMNS_MAX, EVENTS_MAX, Event, Head, NAME_MAX, POINTS_MAX};
 use crate::escape::visible_text;
 use crate::html;
 use cinnabar_text::{Table, Unit};
 
-/// Columns of a table, beside the first.
+/// Cells of a grid.
+pub(super) const CELLS_MAX: usize = 2_000_000;
+/// Columns of a table.
 const TABLE_COLUMNS_MAX: usize = 13;
 /// Characters of a column's name in a table.
 const TABLE_NAME_MAX: usize = 40;
@@ -182,6 +184,12 @@ impl Cell {
             Self::Time(ms) => iso(*ms),
         }
     }
+}
+
+/// The first of so many rows that is shown; of too many the last are.
+pub(super) fn first_row(rows: usize, columns: usize) -> usize {
+    let rows_max = (CELLS_MAX / (columns.min(COLUMNS_MAX) + 1)).min(POINTS_MAX);
+    rows.saturating_sub(rows_max)
 }
 
 /// What a unit's numbers are in CSV and for scripts.

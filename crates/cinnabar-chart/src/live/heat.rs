@@ -2,7 +2,7 @@
 //! that everybody can tell more from less.
 
 use super::events::finish;
-use super::grid::{behind, shortened};
+use super::grid::{CELLS_MAX as GRID_CELLS_MAX, behind, shortened};
 use super::layout::{Plot, Upright};
 use super::pen::Pen;
 use super::svg::{FONT, LINE, MARGIN, path, text};
@@ -79,7 +79,8 @@ impl Figure for Heat {
         for (name, _) in &self.rows {
             grid.column(name, behind(self.value.unit));
         }
-        for (index, from) in self.edges.iter().take(self.columns()).enumerate() {
+        let columns = self.columns().min(GRID_CELLS_MAX / (self.rows.len() + 1));
+        for (index, from) in self.edges.iter().take(columns).enumerate() {
             let value = |row: &(String, Vec<f64>)| row.1.get(index).copied().unwrap_or(f64::NAN);
             let values = self.rows.iter().map(|row| Cell::Number(value(row), self.value.unit));
             grid.row(std::iter::once(Cell::first(&self.head, *from)).chain(values));

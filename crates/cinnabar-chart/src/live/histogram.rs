@@ -1,7 +1,7 @@
 //! Histograms: how often values of each bucket came, on an axis that is mostly one of ratios.
 
 use super::events::finish;
-use super::grid::behind;
+use super::grid::{CELLS_MAX, behind};
 use super::layout::{Plot, Upright};
 use super::pen::{Pen, Pixel};
 use super::signs::{Key, Sign, fill, stroke};
@@ -99,7 +99,7 @@ impl Figure for Histogram {
         for series in &self.series {
             grid.column(&series.name, behind(self.y.unit));
         }
-        for bucket in 0..self.buckets() {
+        for bucket in 0..self.buckets().min(CELLS_MAX / (self.series.len() + 2)) {
             let edges = [self.edges[bucket], self.edges[bucket + 1]];
             let edges = edges.map(|edge| Cell::first(&self.head, edge));
             let counts = self.series.iter().map(|one| Cell::Number(one.at(bucket), self.y.unit));

@@ -1,9 +1,10 @@
 //! Lines with bands: a mean with what is around it, what was predicted beside what came.
 
 use super::events::finish;
-use super::grid::{behind, shortened};
+use super::grid::{behind, first_row, shortened};
 use super::layout::{Plot, Upright};
 use super::pen::{Pen, Pixel};
+use super::reduce::GAP_MIN;
 use super::signs::{Key, Sign, fill, shape, stroke};
 use super::svg::{BASELINE, FONT, HALO, path, text};
 use super::{
@@ -140,7 +141,7 @@ impl Figure for Lines {
                 }
             }
         }
-        for index in self.xs.len().saturating_sub(POINTS_MAX)..self.xs.len() {
+        for index in first_row(self.xs.len(), columns.len())..self.xs.len() {
             let value = |values: &&[f64]| values.get(index).copied().unwrap_or(f64::NAN);
             let values = columns.iter().map(|values| Cell::Number(value(values), unit));
             grid.row(std::iter::once(Cell::first(&self.head, self.xs[index])).chain(values));
@@ -201,21 +202,25 @@ impl Lines {
     /// The places of values in runs without a gap.
     fn runs(&self, plot: &Plot, columns: &[usize], values: &[f64], steps: bool) -> Vec<Vec<Pixel>> {
         let mut runs: Vec<Vec<Pixel>> = vec![Vec::new()];
+        let mut gap = false;
         for column in columns {
             let Some(x) = plot.x(self.xs[*column]) else { continue };
             let value = values.get(*column).copied().filter(|value| draws(&self.y, *value));
-            let run = runs.last_mut().expect("it begins with one");
-            match value.and_then(|value| plot.y(value)) {
-                Some(y) => {
-                    let before = run.last().copied().filter(|last| steps && last.1 != y);
-                    if let Some((_, before)) = before {
-                        run.push((x, before));
-                    }
-                    run.push((x, y));
-                }
-                None if run.is_empty() => {}
-                None => runs.push(Vec::new()),
+            let Some(y) = value.and_then(|value| plot.y(value)) else {
+                gap = true;
+                continue;
+            };
+            let last = runs.last().and_then(|run| run.last());
+            if gap && last.is_some_and(|last| x - last.0 > GAP_MIN) {
+                runs.push(Vec::new());
             }
+            gap = false;
+            let run = runs.last_mut().expect("it begins with one");
+            let before = run.last().copied().filter(|last| steps && last.1 != y);
+            if let Some((_, before)) = before {
+                run.push((x, before));
+            }
+            run.push((x, y));
         }
         runs.retain(|run| !run.is_empty());
         runs.iter().map(|run| reduce::line(run)).collect()
@@ -251,21 +256,19 @@ impl Lines {
 
     /// From the upper edge back along the lower one, in runs where both are.
     fn band(&self, plot: &Plot, columns: &[usize], band: &Band, steps: bool, pen: &mut Pen) {
-        let both = |column: usize| {
-            let edges = [band.low.get(column), band.high.get(column)];
-            edges.into_iter().all(|edge| edge.is_some_and(|edge| draws(&self.y, *edge)))
+        let drawn = |value: f64| if draws(&self.y, value) { value } else { f64::NAN };
+        // One has gaps where the other has, so that both have the same runs.
+        let edge = |one: &[f64], other: &[f64]| -> Vec<f64> {
+            let both = |(one, other): (&f64, &f64)| drawn(*one) + 0.0 * drawn(*other);
+            one.iter().zip(other).map(both).collect()
         };
-        for run in columns.chunk_by(|one, next| both(*one) == both(*next)) {
-            if !both(run[0]) {
-                continue;
-            }
-            let high = self.runs(plot, run, &band.high, steps).concat();
-            let low = self.runs(plot, run, &band.low, steps).concat();
+        let (high, low) = (edge(&band.high, &band.low), edge(&band.low, &band.high));
+        let highs = self.runs(plot, columns, &high, steps);
+        let lows = self.runs(plot, columns, &low, steps);
+        for (high, low) in highs.into_iter().zip(lows) {
             let around: Vec<Pixel> = high.into_iter().chain(low.into_iter().rev()).collect();
-            if !around.is_empty() {
-                pen.through(&around);
-                pen.close();
-            }
+            pen.through(&around);
+            pen.close();
         }
     }
 

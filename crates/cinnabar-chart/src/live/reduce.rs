@@ -5,6 +5,8 @@ use std::collections::BTreeSet;
 
 /// Width of a bin, in units of the drawing: two pixels or three.
 const BIN: i32 = 5;
+/// A gap of that width can't be seen.
+pub(super) const GAP_MIN: i32 = 2;
 
 /// A line's points, or the lowest and the highest one of each bin if there are many of them. Points
 /// in the middle of a straight line are left out.

@@ -1,7 +1,7 @@
 //! Areas on each other: how a whole is divided, over time.
 
 use super::events::finish;
-use super::grid::behind;
+use super::grid::{behind, first_row};
 use super::layout::{Plot, Upright};
 use super::pen::Pen;
 use super::reduce;
@@ -70,8 +70,14 @@ impl Figure for Stacked {
         let upright = Upright::of(&self.y, ruler, look);
         let mut plot = Plot::new(&self.head, look, &keys, xs(), &upright);
         let mut pens: Vec<Pen> = layers.iter().map(|_| Pen::default()).collect();
-        for run in &runs {
-            self.run(&plot, &layers, run, &mut pens);
+        // A gap that can't be seen is none.
+        let place = |index: Option<&usize>| index.and_then(|index| plot.x(self.xs[*index]));
+        let near = |one: &Vec<usize>, next: &Vec<usize>| {
+            let ends = place(one.last()).zip(place(next.first()));
+            ends.is_some_and(|(end, begin)| begin - end <= reduce::GAP_MIN)
+        };
+        for runs in runs.chunk_by(near) {
+            self.run(&plot, &layers, &runs.concat(), &mut pens);
         }
         // From the highest layer on: each covers those below it down to the bottom, so that a line
         // between two layers is drawn once.
@@ -90,7 +96,7 @@ impl Figure for Stacked {
         for layer in &self.layers {
             grid.column(&layer.name, behind(self.y.unit));
         }
-        for index in self.xs.len().saturating_sub(POINTS_MAX)..self.xs.len() {
+        for index in first_row(self.xs.len(), self.layers.len())..self.xs.len() {
             let value = |layer: &Layer| layer.values.get(index).copied().unwrap_or(f64::NAN);
             let values = self.layers.iter().map(|layer| Cell::Number(value(layer), self.y.unit));
             grid.row(std::iter::once(Cell::first(&self.head, self.xs[index])).chain(values));

@@ -345,6 +345,24 @@ fn what_is_no_number_leaves_a_gap() {
 }
 
 #[test]
+fn gaps_between_all_values_are_few() {
+    let values: Vec<f64> =
+        (0..100_000).map(|at| if at % 2 == 0 { f64::from(at % 7) } else { f64::NAN }).collect();
+    let xs: Vec<f64> = (0..100_000).map(|at| NOW + f64::from(at)).collect();
+    let across = || Across::Time { from_ms: NOW, to_ms: NOW + 1e5 };
+    let head = Head::new("gaps", across());
+    let y = Axis::linear("", Unit::Count);
+    let line = Line::new("a", values.clone()).up_to("b", values.clone());
+    let lines = vec![line.clone().steps(), line];
+    let lines = Lines { head: head.clone(), y: y.clone(), xs: xs.clone(), lines, limits: vec![] };
+    let layers = vec![Layer::new("a", values)];
+    let stacked = Stacked { head, y, xs, layers, steps: true };
+    for svg in [checked(&lines, &Look::default()), checked(&stacked, &Look::default())] {
+        assert!(svg.len() < 40_000, "{}", svg.len());
+    }
+}
+
+#[test]
 fn events_near_each_other_are_one_with_all_texts() {
     let head = minutes(60).event(NOW + 30e3, "vm1 grows").event(NOW + 31e3, "vm2 < vm3");
     let head = head.event(NOW + 1800e3, "a device left").event(NOW - 1.0, "before all");
