@@ -173,12 +173,13 @@ fn by_months(first: u64, last: u64, months: u64) -> Vec<(f64, String)> {
     let mut month = (begin.year * 12 + begin.month - 1) / months * months;
     while let Some(ms) = first_of(month).filter(|ms| *ms <= last) {
         let moment = Moment::of(ms);
-        if ms >= first && months.is_multiple_of(12) {
-            ticks.push((ms as f64, moment.year.to_string()));
-        } else if ms >= first {
-            ticks.push((ms as f64, format!("{} {}", moment.month_name(), moment.year)));
-        } else {
-            // The month of the first moment began before it.
+        // The month of the first moment began before it.
+        if ms >= first {
+            let year = moment.year;
+            let whole = months.is_multiple_of(12);
+            let month = if whole { "" } else { moment.month_name() };
+            let label = format!("{month} {year}").trim_start().to_owned();
+            ticks.push((ms as f64, label));
         }
         month += months;
     }

@@ -349,8 +349,7 @@ fn gaps_between_all_values_are_few() {
     let values: Vec<f64> =
         (0..100_000).map(|at| if at % 2 == 0 { f64::from(at % 7) } else { f64::NAN }).collect();
     let xs: Vec<f64> = (0..100_000).map(|at| NOW + f64::from(at)).collect();
-    let across = || Across::Time { from_ms: NOW, to_ms: NOW + 1e5 };
-    let head = Head::new("gaps", across());
+    let head = Head::new("gaps", Across::Time { from_ms: NOW, to_ms: NOW + 1e5 });
     let y = Axis::linear("", Unit::Count);
     let line = Line::new("a", values.clone()).up_to("b", values.clone());
     let lines = vec![line.clone().steps(), line];
