@@ -54,7 +54,7 @@ fn wave(seed: usize, level: f64, noise: f64) -> Vec<f64> {
     let value = |minute: usize| {
         state =
             state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let random = (state >> 40) as f64 / (1 << 24) as f64 - 0.5;
+        let random = (state >> 40) as f64 / f64::from(1 << 24) - 0.5;
         let slow = (minute as f64 / (30.0 + 7.0 * seed as f64) + seed as f64).sin();
         level * (1.0 + 0.4 * slow + noise * random)
     };
@@ -112,7 +112,7 @@ fn histogram() -> Histogram {
     let bell = |middle: f64, width: f64| -> Vec<f64> {
         (0..48).map(|step| 1e4 * (-((f64::from(step) - middle) / width).powi(2)).exp()).collect()
     };
-    let with = bell(8.0, 4.0).iter().zip(bell(30.0, 3.0)).map(|(hit, miss)| hit + miss / 6.0);
+    let with = bell(8.0, 4.0).into_iter().zip(bell(30.0, 3.0)).map(|(hit, miss)| hit + miss / 6.0);
     let series = vec![
         Buckets::new("with cache", with.collect::<Vec<_>>()),
         Buckets::new("without", bell(30.0, 5.0)),

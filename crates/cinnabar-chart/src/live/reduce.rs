@@ -3,8 +3,8 @@
 use super::pen::Pixel;
 use std::collections::BTreeSet;
 
-/// Width of a bin, in units of the drawing: two pixels or three.
-const BIN: i32 = 5;
+/// Width of a bin, in units of the drawing: three pixels or four.
+const BIN: i32 = 7;
 /// A gap of that width can't be seen.
 pub(super) const GAP_MIN: i32 = 2;
 
