@@ -5,7 +5,6 @@
 use super::{Page, Part, Section};
 use cinnabar_chart::html::{push, table};
 use cinnabar_chart::{Colours, escaped};
-use std::fmt::Write;
 
 /// Looks; dark where the reader prefers it, light on paper.
 const STYLE: &str = include_str!("style.css");
