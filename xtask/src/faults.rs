@@ -12,10 +12,10 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Seeds that must be clean before a change is taken: as many as five minutes allow. `soak` runs on from there.
-const CI_SEEDS: u64 = 4_000;
+/// Seeds that must be clean before a change is taken: as many as three minutes allow. `soak` runs on from there.
+const CI_SEEDS: u64 = 2_500;
 /// The same, of two hosts.
-const HOSTS_SEEDS: u64 = 4_000;
+const HOSTS_SEEDS: u64 = 2_500;
 /// Seeds between two reports of a soak: about four minutes' worth.
 const SOAK_SEEDS: u64 = 5_000;
 

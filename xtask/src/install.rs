@@ -96,7 +96,8 @@ pub(crate) fn subcommand(name: &str, purpose: &str) -> std::result::Result<(), S
     }
     println!("missing: {package} ({purpose}); building it takes a minute or two, once");
     // Not optimised: that takes three times as long, and it has little to do.
-    show(&mut cargo(&["install", "--locked", "--debug", &package]))
+    let mut install = cargo(&["install", "--locked", "--debug", &package]);
+    show(install.env("CARGO_PROFILE_DEV_DEBUG", "false"))
         .map(|_| ())
         .map_err(|error| format!("{package} could not be installed: {error:#}"))
 }

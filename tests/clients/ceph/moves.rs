@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 /// Hand-overs of the case that counts them.
-const HAND_OVERS: u64 = 16;
+const HAND_OVERS: u64 = 8;
 /// Blocks of each guest: few, so that most are read behind a write.
 const HOT: u64 = 256;
 /// Sectors of a block.

@@ -87,7 +87,7 @@ fn to_and_fro(attach: Attach) -> Result<()> {
         guest = received;
         check_memory(&mut guest, sum)?;
         wait_for("the volume to follow its guest", || Ok(to.role()? == "owner"))?;
-        ensure!(from.role()? == "standby", "round {round}");
+        wait_for("its old owner to stand by", || Ok(from.role()? == "standby"))?;
         let status = to.daemon.status()?;
         let waited = status.volume(POUND)?["migration"]["last_take_s"].as_f64();
         println!(
