@@ -54,7 +54,7 @@ impl Site {
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&token, private).expect("it is ours");
         let token_file = with_token.then_some(token);
-        let api = ApiConfig { token_file, allowed_hosts: vec!["cache.example".into()] };
+        let api = ApiConfig { token_file, allowed_hosts: vec!["cache.example".into()], page: true };
         let (commands, queue) = channel(Arc::new(Nobody));
         let messages = Arc::new(AtomicUsize::new(0));
         let changes = Arc::new(AtomicUsize::new(0));

@@ -1,10 +1,13 @@
 //! Why a volume has the share that it has: in numbers, and in sentences.
 
 use super::report::{ExplainReport, NeighbourReport, PlanReport, ReasonReport, ShareReport};
+use super::share::fine_curve;
 use super::thread::Manager;
 use cinnabar_config::units::show_size;
 use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, VolumeStatus};
 
+/// Sizes of the curve of a volume that is explained.
+const CURVE_POINTS: u64 = 64;
 /// Neighbours told of.
 const NEIGHBOURS_MAX: usize = 8;
 
@@ -17,7 +20,12 @@ impl Manager {
     ) -> Result<ExplainReport, CommandError> {
         let (plan, status) = match at_ms {
             None => {
-                let (plan, status, _) = self.preview(None)?;
+                let (mut plan, status, seen) = self.preview(None)?;
+                let own = plan.volumes.iter_mut().find(|share| share.volume == name);
+                if let (Some(own), Some(seen)) = (own, seen.get(name)) {
+                    let capacity_blocks = status.cache.counters.capacity_blocks;
+                    own.curve = fine_curve(seen, capacity_blocks, CURVE_POINTS);
+                }
                 (plan, status)
             }
             Some(at_ms) => {

@@ -126,9 +126,12 @@ pub struct ShareReport {
     /// But it does not: the operator has set it while it served.
     #[serde(default)]
     pub mode_by_operator: bool,
-    /// The part of its reads that hit with what is planned, from 0 to 1, in a cache that keeps
+    /// The part of its reads that hit with what it is to have, from 0 to 1, in a cache that keeps
     /// everything.
     pub expected_hits: f64,
+    /// The same with what the allocator gives it.
+    #[serde(default)]
+    pub planned_hits: f64,
     /// The part of the reads of this interval that did hit; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual_hits: Option<f64>,

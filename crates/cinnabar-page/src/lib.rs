@@ -1,0 +1,45 @@
+//! The page that the daemon serves: what the cache does for each volume, as HTML.
+//!
+//! Plain data in ([`Data`]: a status, samples, plans, events), text out. Pure: no clock, no file, no
+//! network; the same data give the same bytes. It all can be read without a script; `page.js` keeps it
+//! live, and acts through the control API. Nothing is loaded from elsewhere, no style or script is
+//! within the HTML, and every text that is not the page's own is escaped.
+//!
+//! - [`View`]: which page; [`Range`]: of which time; [`render`]: the page itself
+//! - [`Facts`]: numbers under an id, in the HTML and in what keeps it live
+//! - [`figure`]: the charts, each alone, too
+//! - [`Rates`], [`Window`]: what happens now, and what happened in a range
+
+mod actions;
+mod advice;
+mod alerts;
+mod charts;
+mod data;
+mod facts;
+mod frame;
+mod html;
+mod range;
+mod rates;
+mod shell;
+#[cfg(test)]
+mod tests;
+mod views;
+mod window;
+mod words;
+
+pub use charts::{Figure, figure, figure_inner};
+pub use data::{Data, Trouble, WhatIf};
+pub use facts::{Fact, Facts, Scope};
+pub use frame::{View, problem, render};
+pub use range::Range;
+pub use rates::{Rate, Rates};
+pub use window::Window;
+pub use words::clock;
+
+/// The one script, an ES module.
+pub const SCRIPT: &str = include_str!("page.js");
+/// The one style sheet.
+pub const STYLE: &str = include_str!("page.css");
+
+/// Rows of a long table that are shown first.
+pub const ROWS_FIRST: usize = 50;
