@@ -27,7 +27,7 @@ mod views;
 mod window;
 mod words;
 
-pub use charts::{Figure, figure, figure_inner};
+pub use charts::{Figure, figure};
 pub use data::{Data, Trouble, WhatIf};
 pub use facts::{Fact, Facts, Scope};
 pub use frame::{View, problem, render};
@@ -36,10 +36,13 @@ pub use rates::{Rate, Rates};
 pub use window::Window;
 pub use words::clock;
 
+use std::sync::LazyLock;
+
 /// The one script, an ES module.
 pub const SCRIPT: &str = include_str!("page.js");
-/// The one style sheet.
-pub const STYLE: &str = include_str!("page.css");
+/// The one style sheet: the page's rules, and those of its charts.
+pub static STYLE: LazyLock<String> =
+    LazyLock::new(|| [include_str!("page.css"), cinnabar_chart::live::CSS].concat());
 
 /// Rows of a long table that are shown first.
 pub const ROWS_FIRST: usize = 50;

@@ -65,6 +65,8 @@ const watcher = new IntersectionObserver((entries) => {
 });
 
 const refresh = async (figure) => {
+  // The share was moved: what it shows is not to jump back.
+  if (hasMoved && figure.dataset.chart === 'volume-curve') return;
   if (figure.contains(document.activeElement) && figure.querySelector('details[open]')) return;
   try {
     const answer = await fetch(figure.dataset.src);
@@ -92,7 +94,127 @@ const tick = () => {
 
 // Pointer on charts: crosshair with values, brush to zoom -------------------------------------------
 
-const prepare = () => {};
+const rowsOf = new WeakMap();
+
+/** A CSV file as rows of fields. */
+const parse = (text) => text.trim().split('\r\n').map((line) => {
+  const fields = [...line.matchAll(/("(?:[^"]|"")*"|[^,]*)(?:,|$)/g)].map(([, field]) => field);
+  fields.pop();
+  return fields.map((field) => (field.startsWith('"') ? field.slice(1, -1).replaceAll('""', '"') : field));
+});
+
+/** The numbers of a chart: names of its columns, and rows of where and values. */
+const numbers = (figure) => {
+  if (!rowsOf.has(figure)) {
+    const load = async () => {
+      const [header, ...rows] = parse(await (await fetch(figure.dataset.csv)).text());
+      const isTime = header[0].startsWith('time');
+      const at = (text) => (isTime ? Date.parse(text) : Number(text));
+      return { header, isTime, rows: rows.map(([x, ...values]) => ({ x: at(x), values })) };
+    };
+    rowsOf.set(figure, load().catch(() => null));
+  }
+  return rowsOf.get(figure);
+};
+
+const shown = (name, text) => {
+  if (text === '') return '\u2013';
+  const value = Number(text);
+  const unit = /\((bytes|us|s|ratio)\)$/.exec(name)?.[1];
+  if (unit === 'bytes') return size(value);
+  if (unit === 'ratio') return percent(value);
+  if (unit === 'us') return value >= 1000 ? `${Number((value / 1000).toPrecision(3))} ms` : `${Number(value.toPrecision(3))} us`;
+  return `${Number(value.toPrecision(4))}${unit ? ` ${unit}` : ''}`;
+};
+
+/** From places on the screen to values on the axis of a chart, and back. */
+const scale = (svg) => {
+  const of = (name) => Number(svg.dataset[name]);
+  const rect = svg.getBoundingClientRect();
+  const wide = svg.viewBox.baseVal.width;
+  const [left, right, x0, x1] = [of('left'), of('right'), of('x0'), of('x1')];
+  const isLog = svg.dataset.scaleX === 'log';
+  const part = (x) => (isLog ? Math.log(x / x0) / Math.log(x1 / x0) : (x - x0) / (x1 - x0));
+  return {
+    value: (clientX) => {
+      const at = (((clientX - rect.left) / rect.width) * wide - left) / (right - left);
+      const inside = Math.min(1, Math.max(0, at));
+      return isLog ? x0 * (x1 / x0) ** inside : x0 + (x1 - x0) * inside;
+    },
+    unit: (x) => left + (right - left) * Math.min(1, Math.max(0, part(x))),
+    pixel: (x) => ((left + (right - left) * part(x)) / wide) * rect.width,
+  };
+};
+
+const box = (drawing, name) => {
+  let one = drawing.querySelector(`.${name}`);
+  if (!one) {
+    one = document.createElement('div');
+    one.className = name;
+    drawing.append(one);
+  }
+  return one;
+};
+
+const nearest = (rows, x) => rows.reduce((best, row) => (Math.abs(row.x - x) < Math.abs(best.x - x) ? row : best));
+
+const prepare = (figure) => {
+  rowsOf.delete(figure);
+  const drawing = figure.querySelector('.drawing');
+  const svg = drawing?.querySelector('svg[data-x0]');
+  if (!svg || svg.dataset.unitX === 'row') return;
+  let began = null;
+  const clear = () => {
+    for (const one of drawing.querySelectorAll('.cross, .tip, .brush')) one.remove();
+  };
+  const cross = async (event) => {
+    const { clientX } = event;
+    const all = await numbers(figure);
+    if (!all?.rows.length || !drawing.matches(':hover')) return;
+    const place = scale(svg);
+    const row = nearest(all.rows, place.value(clientX));
+    const left = place.pixel(row.x);
+    const x = all.isTime ? `${new Date(row.x).toISOString().slice(0, 19).replace('T', ' ')} UTC` : `${all.header[0].replace(/ \(.*/, '')} ${shown(all.header[0], String(row.x))}`;
+    const lines = row.values.map((text, at) => `${all.header[at + 1].replace(/ \((bytes|us|s|ratio)\)$/, '')}: ${shown(all.header[at + 1], text)}`);
+    box(drawing, 'cross').style.left = `${left}px`;
+    const tip = box(drawing, 'tip');
+    tip.textContent = [x, ...lines].join('\n');
+    const isRight = left > drawing.clientWidth / 2;
+    tip.style.left = isRight ? 'auto' : `${left + 10}px`;
+    tip.style.right = isRight ? `${drawing.clientWidth - left + 10}px` : 'auto';
+  };
+  drawing.addEventListener('pointermove', (event) => {
+    if (began === null) { cross(event); return; }
+    const [from, to] = [Math.min(began, event.clientX), Math.max(began, event.clientX)];
+    const { left } = drawing.getBoundingClientRect();
+    const brush = box(drawing, 'brush');
+    brush.style.left = `${from - left}px`;
+    brush.style.width = `${to - from}px`;
+  });
+  drawing.addEventListener('pointerleave', () => { if (began === null) clear(); });
+  if (svg.dataset.unitX !== 'ms') return;
+  drawing.addEventListener('pointerdown', (event) => {
+    if (event.button !== 0 || event.pointerType === 'touch') return;
+    event.preventDefault();
+    began = event.clientX;
+    drawing.setPointerCapture(event.pointerId);
+  });
+  drawing.addEventListener('pointerup', (event) => {
+    const ends = [began, event.clientX].sort((a, b) => a - b);
+    const isWide = began !== null && ends[1] - ends[0] > 8;
+    began = null;
+    clear();
+    if (!isWide) return;
+    const place = scale(svg);
+    const [from, to] = ends.map((at) => Math.round(place.value(at)));
+    const query = new URLSearchParams(location.search);
+    query.delete('range');
+    query.set('from', from);
+    query.set('to', to);
+    location.search = query;
+  });
+  drawing.addEventListener('pointercancel', () => { began = null; clear(); });
+};
 
 // The share as a slider -----------------------------------------------------------------------------
 
@@ -114,6 +236,8 @@ const hitsAt = (curve, bytes) => {
   return y0;
 };
 
+let hasMoved = false;
+
 const slider = () => {
   const [box, thumb] = [find('share'), find('share-marker')];
   if (!thumb) return;
@@ -129,6 +253,13 @@ const slider = () => {
     thumb.setAttribute('aria-valuenow', bytes);
     thumb.setAttribute('aria-valuetext', text);
     thumb.style.left = `${(100 * bytes) / max}%`;
+    hasMoved ||= moved;
+    const svg = document.querySelector('#chart-volume-curve svg[data-x0]');
+    const mark = svg?.querySelector('[data-marker="share"]');
+    if (mark && moved) {
+      mark.setAttribute('transform', `translate(${scale(svg).unit(bytes).toFixed(1)} 0)`);
+      mark.querySelector('text').textContent = text;
+    }
     find('share-text').textContent = moved ? `${text} (${sign}${percent(change)} beside now)` : text;
     const field = find('pin-size');
     if (field && moved) {
@@ -159,6 +290,17 @@ const slider = () => {
     if (by === undefined) return;
     event.preventDefault();
     set(by === Infinity ? max : by === -Infinity ? min : number('now') + by);
+  });
+  const drawn = document.querySelector('#chart-volume-curve .drawing');
+  const svg = drawn?.querySelector('svg[data-x0]');
+  drawn?.addEventListener('pointerdown', (event) => {
+    if (!event.target.closest('[data-marker="share"]')) return;
+    event.preventDefault();
+    drawn.setPointerCapture(event.pointerId);
+    thumb.focus();
+  });
+  drawn?.addEventListener('pointermove', (event) => {
+    if (drawn.hasPointerCapture(event.pointerId)) set(scale(svg).value(event.clientX));
   });
   set(began, false);
 };

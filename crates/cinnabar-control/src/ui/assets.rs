@@ -10,7 +10,7 @@ pub(super) async fn script(headers: HeaderMap) -> Response {
 }
 
 pub(super) async fn style(headers: HeaderMap) -> Response {
-    asset(&headers, STYLE, "text/css; charset=utf-8")
+    asset(&headers, &STYLE, "text/css; charset=utf-8")
 }
 
 fn asset(headers: &HeaderMap, text: &'static str, kind: &'static str) -> Response {

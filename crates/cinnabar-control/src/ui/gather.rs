@@ -271,9 +271,9 @@ fn draw(wanted: &Wanted, data: &Data) -> Result<Response, Problem> {
                 Problem::new(StatusCode::NOT_FOUND, "Not found", message, hint)
             })?;
             let text = match kind {
-                Kind::Svg => figure.svg,
-                Kind::Csv => figure.csv,
-                Kind::Html => cinnabar_page::figure_inner(&figure, data),
+                Kind::Svg => figure.svg(),
+                Kind::Csv => figure.csv(),
+                Kind::Html => figure.inner(data),
             };
             Ok(([(header::CONTENT_TYPE, kind.content_type())], text).into_response())
         }

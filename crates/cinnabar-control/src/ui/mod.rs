@@ -10,6 +10,8 @@ mod assets;
 mod gather;
 mod live;
 mod sampler;
+#[cfg(test)]
+mod tests;
 
 use super::Control;
 use axum::Router;

@@ -1,9 +1,9 @@
 //! Charts of the cache, and of volumes beside each other.
 
-use super::sheet::{Row, Shape, Sheet};
+use super::sheet::{Column, Row, Shape, Sheet, Style};
 use crate::data::Data;
+use crate::facts::size;
 use crate::html::short;
-use cinnabar_chart::Style;
 use cinnabar_history::Point;
 use cinnabar_seam::units::BLOCK_BYTES;
 use cinnabar_text::Unit;
@@ -13,6 +13,8 @@ use std::collections::BTreeMap;
 const STACKED_MAX: usize = 8;
 /// Bars of volumes at most.
 const BARS_MAX: usize = 20;
+/// Moves that are drawn.
+const EVENTS_MAX: usize = 400;
 /// A pause of more samples than this is a gap.
 const GAP_SAMPLES: f64 = 2.5;
 
@@ -42,8 +44,8 @@ pub(super) fn a_second(point: &Point, count: f64) -> f64 {
 /// Over time, within the range of the view.
 pub(super) fn timed(data: &Data, sheet: Sheet) -> Sheet {
     let from = sheet.rows.first().map_or(data.range.from_ms, |row| row.at as u64);
-    let range = (data.range.from_ms.max(from), data.range.to_ms);
-    Sheet { range: Some(range), ..sheet }
+    let range = (data.range.from_ms.max(from.min(data.range.to_ms - 1)), data.range.to_ms);
+    Sheet { range, ..sheet }
 }
 
 pub(super) fn spared(data: &Data) -> Sheet {
@@ -76,9 +78,9 @@ pub(super) fn times(point: &Point) -> Vec<f64> {
 /// What [`times`] are.
 pub(super) const TIMES: [(&str, Style); 4] = [
     ("reads, mean", Style::Line),
-    ("reads, 99 %", Style::Dashed),
+    ("reads, 99 %", Style::UpTo),
     ("writes, mean", Style::Line),
-    ("writes, 99 %", Style::Dashed),
+    ("writes, 99 %", Style::UpTo),
 ];
 
 pub(super) fn latency(data: &Data) -> Sheet {
@@ -96,37 +98,38 @@ pub(super) fn ssd_writes(data: &Data) -> Sheet {
 }
 
 pub(super) fn shares(data: &Data) -> Sheet {
-    let sheet = stacked(data, "Shares", |point| point.share_blocks);
-    let marks = moves(data);
-    Sheet { marks, ..sheet }
+    Sheet { events: moves(data), ..stacked(data, "Shares of volumes", |point| point.share_blocks) }
 }
 
 pub(super) fn held(data: &Data) -> Sheet {
     stacked(data, "What volumes hold", |point| point.held_blocks)
 }
 
-/// Plans of the range that moved something, as places with words.
+/// Moves of shares in the range, each with its reason.
 fn moves(data: &Data) -> Vec<(f64, String)> {
     let Ok(history) = &data.plans else { return Vec::new() };
     let range = data.range.from_ms..=data.range.to_ms;
     let plans = history.plans.iter().filter(|plan| plan.applied && range.contains(&plan.made_ms));
-    let moved = plans.filter_map(|plan| {
-        let share = crate::views::moves_of(plan).next()?;
-        Some((plan.made_ms as f64, short(&share.volume)))
+    let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "none".to_owned(), size);
+    let moves = plans.flat_map(|plan| crate::views::moves_of(plan).map(move |share| (plan, share)));
+    let moves = moves.map(|(plan, share)| {
+        let (before, after) = (bytes(share.before_bytes), bytes(share.target_bytes));
+        let text = format!("{}: {before} \u{2192} {after} ({})", short(&share.volume), share.why);
+        (plan.made_ms as f64, text)
     });
-    let moved: Vec<_> = moved.collect();
-    // More would be unreadable; the table of moves has all of them.
-    if moved.len() > 4 { Vec::new() } else { moved }
+    moves.take(EVENTS_MAX).collect()
 }
 
-/// A column for each of the largest volumes, and one for the others.
+/// A column for each of the largest volumes, and one for the others. Which those are follows from
+/// what they hold and from their shares, so that charts beside each other have the same colours.
 fn stacked(data: &Data, title: &str, of: impl Fn(&Point) -> u32) -> Sheet {
-    let mean = |points: &[Point]| {
-        points.iter().map(|point| f64::from(of(point))).sum::<f64>() / points.len().max(1) as f64
+    let weight = |points: &[Point]| {
+        let one = |point: &Point| f64::from(point.share_blocks) + f64::from(point.held_blocks);
+        points.iter().map(one).sum::<f64>()
     };
     let mut largest: Vec<(f64, usize)> =
-        data.shares.iter().enumerate().map(|(at, (_, points))| (mean(points), at)).collect();
-    largest.retain(|(mean, _)| *mean > 0.0);
+        data.shares.iter().enumerate().map(|(at, (_, points))| (weight(points), at)).collect();
+    largest.retain(|(weight, _)| *weight > 0.0);
     largest.sort_by(|a, b| b.0.total_cmp(&a.0).then(a.1.cmp(&b.1)));
     let alone = if largest.len() > STACKED_MAX + 1 { STACKED_MAX } else { largest.len() };
     let has_others = largest.len() > alone;
@@ -139,16 +142,18 @@ fn stacked(data: &Data, title: &str, of: impl Fn(&Point) -> u32) -> Sheet {
         }
     }
     let mut sheet = Sheet::over_time(title, "bytes of the cache", Unit::Bytes, &[]);
-    for (_, at) in &largest[..alone] {
-        sheet.columns.push((short(&data.shares[*at].0), Style::Line));
-    }
+    let mut column = |name: String| sheet.columns.push(Column { name, style: Style::Steps });
+    largest[..alone].iter().for_each(|(_, at)| column(short(&data.shares[*at].0)));
     if has_others {
-        let others = format!("{} others", largest.len() - alone);
-        sheet.columns.push((others, Style::Line));
+        column(format!("{} others", largest.len() - alone));
     }
+    sheet.shape = Shape::Stacked;
     sheet.rows =
         by_time.into_iter().map(|(at, values)| Row::at(f64::from(at) * 1000.0, values)).collect();
-    sheet.shape = Shape::Stacked;
+    // Shares of nothing are no chart.
+    if sheet.rows.iter().all(|row| row.values.iter().all(|value| *value == 0.0)) {
+        sheet.rows.clear();
+    }
     timed(data, sheet)
 }
 
@@ -173,16 +178,11 @@ pub(crate) fn causes(data: &Data) -> Vec<(&'static str, u64)> {
 }
 
 pub(super) fn ssd_causes(data: &Data) -> Sheet {
-    let title = "Written to the SSD since the start, by cause";
-    let mut sheet = Sheet::bars(title, "cause", "bytes", Unit::Bytes, &["written"]);
-    let row = |(cause, bytes): (&str, u64)| Row::label(cause, [bytes as f64]);
-    sheet.rows = causes(data).into_iter().map(row).collect();
-    sheet
+    Sheet::parts("Written to the SSD since the start, by cause", Unit::Bytes, &causes(data))
 }
 
 pub(super) fn ram(data: &Data) -> Sheet {
     let ram = data.report.cache.ram_bytes;
-    let mut sheet = Sheet::bars("RAM by part", "part", "bytes", Unit::Bytes, &["RAM"]);
     let parts = [
         ("index", ram.address_map),
         ("descriptors", ram.descriptors),
@@ -191,14 +191,14 @@ pub(super) fn ram(data: &Data) -> Sheet {
         ("rest of the engine", ram.other),
         ("front and back ends", ram.edges),
     ];
-    sheet.rows = parts.map(|(part, bytes)| Row::label(part, [bytes as f64])).to_vec();
-    sheet
+    Sheet::parts("RAM by part", Unit::Bytes, &parts)
 }
 
 pub(super) fn qos_waits(data: &Data) -> Sheet {
     let columns = ["limit", "reservation", "weight"];
     let title = "Waits for a turn at the back end, by phase";
     let mut sheet = Sheet::bars(title, "volume", "mean wait of a request", Unit::Seconds, &columns);
+    sheet.shape = Shape::Parts;
     for volume in &data.report.volumes {
         let Some(qos) = &volume.qos else { continue };
         let begun = qos.guest.by_reservation + qos.guest.by_weight;

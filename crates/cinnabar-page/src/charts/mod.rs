@@ -6,28 +6,24 @@ pub(crate) mod volume;
 
 use crate::data::Data;
 use crate::html::{el, escaped, in_url};
+use cinnabar_chart::live::{self, Look};
 use sheet::Sheet;
 
+/// Rows of the table beside a chart; CSV has all of them.
+const TABLE_ROWS: usize = 40;
+
 /// A chart, and the numbers that it is made of.
-#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Figure {
-    /// Names it in paths.
-    pub id: String,
-    /// What it shows.
-    pub title: String,
-    /// Drawn.
-    pub svg: String,
-    /// Its numbers.
-    pub csv: String,
-    /// The same as a table, of a bounded number of rows.
-    table: String,
+    id: String,
+    title: String,
+    chart: Box<dyn live::Figure>,
     /// There is nothing to draw.
     is_empty: bool,
 }
 
 /// The chart of that id, of these data; `None`: there is none.
 pub fn figure(id: &str, data: &Data) -> Option<Figure> {
-    let sheet = match id {
+    let sheet: Sheet = match id {
         "spared" => cache::spared(data),
         "hits" => cache::hits(data),
         "latency" => cache::latency(data),
@@ -44,57 +40,56 @@ pub fn figure(id: &str, data: &Data) -> Option<Figure> {
         "volume-iops" => volume::iops(data)?,
         "volume-latency" => volume::latency(data)?,
         "volume-share" => volume::share(data)?,
-        "volume-histogram" => volume::histogram(data)?,
         "volume-mix" => volume::mix(data)?,
         "volume-bypass" => volume::bypass(data)?,
+        "volume-histogram" => return volume::histogram(data),
         _ => return None,
     };
-    Some(drawn(id, &sheet))
+    let (title, is_empty) = (sheet.title.clone(), sheet.rows.is_empty());
+    Some(Figure { id: id.to_owned(), title, chart: sheet.figure(), is_empty })
 }
 
-fn drawn(id: &str, sheet: &Sheet) -> Figure {
-    Figure {
-        id: id.to_owned(),
-        title: sheet.title.clone(),
-        svg: sheet.svg(),
-        csv: sheet.csv(),
-        table: sheet.table(),
-        is_empty: sheet.rows.is_empty(),
+impl Figure {
+    /// The drawing alone, with its title: for a file.
+    pub fn svg(&self) -> String {
+        self.chart.svg(&Look { titled: true, ..Look::default() })
     }
-}
 
-/// A figure as part of a view: the drawing, links to it alone, its numbers as a table.
-pub(crate) fn figure_html(figure: &Figure, data: &Data) -> String {
-    let query = query(data, &figure.id);
-    let id = &figure.id;
-    format!(
-        "<figure class=\"plot\" id=\"chart-{id}\" data-chart=\"{id}\" data-src=\"/ui/chart/{id}.html?{}\">{}</figure>\n",
-        escaped(&query),
-        inner(figure, &query)
-    )
-}
+    /// All its numbers.
+    pub fn csv(&self) -> String {
+        self.chart.csv()
+    }
 
-/// What is within the figure's element: what `page.js` fetches again.
-pub fn figure_inner(figure: &Figure, data: &Data) -> String {
-    inner(figure, &query(data, &figure.id))
-}
+    /// What is within the figure's element of a view: the drawing, links to it alone, its numbers as a
+    /// table. `page.js` fetches it again.
+    pub fn inner(&self, data: &Data) -> String {
+        let Self { id, title, chart, is_empty } = self;
+        let query = escaped(&query(data, id));
+        let drawing = if *is_empty {
+            el("p class=\"empty\"", "Nothing is known of this range yet.")
+        } else {
+            format!("<div class=\"drawing\">{}</div>", chart.svg(&Look::default()))
+        };
+        let title = escaped(title);
+        let of = format!("<span class=\"unseen\"> of {title}</span>");
+        let table = if *is_empty { String::new() } else { chart.table(TABLE_ROWS) };
+        format!(
+            "<figcaption class=\"title\">{title}</figcaption>{drawing}<div class=\"tools\">\
+             <details id=\"table-{id}\"><summary>Table{of}</summary>{table}</details> \
+             <a href=\"/ui/chart/{id}.svg?{query}\" download=\"{id}.svg\">SVG{of}</a> \
+             <a href=\"/ui/chart/{id}.csv?{query}\" download=\"{id}.csv\">CSV{of}</a></div>"
+        )
+    }
 
-fn inner(figure: &Figure, query: &str) -> String {
-    let Figure { id, title, svg, table, is_empty, .. } = figure;
-    let query = escaped(query);
-    let drawing = if *is_empty {
-        el("p class=\"empty\"", &format!("{title}: nothing is known of this range yet."))
-    } else {
-        format!("<div class=\"drawing\">{svg}</div>")
-    };
-    let title = escaped(title);
-    format!(
-        "{drawing}<figcaption><details id=\"table-{id}\"><summary>Table<span class=\"unseen\"> of \
-         {title}</span></summary>{table}</details> \
-         <a href=\"/ui/chart/{id}.svg?{query}\" download=\"{id}.svg\">SVG<span class=\"unseen\"> of {title}</span></a> \
-         <a href=\"/ui/chart/{id}.csv?{query}\" download=\"{id}.csv\">CSV<span class=\"unseen\"> of {title}</span></a>\
-         </figcaption>"
-    )
+    /// As part of a view.
+    pub(crate) fn html(&self, data: &Data) -> String {
+        let (id, query) = (&self.id, escaped(&query(data, &self.id)));
+        format!(
+            "<figure class=\"plot\" id=\"chart-{id}\" data-chart=\"{id}\" \
+             data-src=\"/ui/chart/{id}.html?{query}\" data-csv=\"/ui/chart/{id}.csv?{query}\">{}</figure>\n",
+            self.inner(data)
+        )
+    }
 }
 
 /// The query that gives a chart again.
@@ -119,6 +114,6 @@ fn query(data: &Data, id: &str) -> String {
 /// Figures side by side.
 pub(crate) fn all(ids: &[&str], data: &Data) -> String {
     let figures = ids.iter().filter_map(|id| figure(id, data));
-    let figures: String = figures.map(|figure| figure_html(&figure, data)).collect();
+    let figures: String = figures.map(|figure| figure.html(data)).collect();
     format!("<div class=\"charts\">\n{figures}</div>\n")
 }

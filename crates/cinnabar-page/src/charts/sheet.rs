@@ -1,56 +1,68 @@
-//! Numbers of a chart: drawn, as CSV, and as a table.
+//! Numbers of a chart, and which chart they make.
 
-use crate::html::{Grid, escaped};
-use crate::words::moment;
-use cinnabar_chart::{Axis, Bars, Chart, Group, Style};
+use cinnabar_chart::live::{
+    Across, Cell, Figure, Grid, Head, Layer, Line, Lines, Look, Part, Parts, Stacked,
+};
+use cinnabar_chart::{Axis, Bars, Group};
 use cinnabar_text::Unit;
-use std::fmt::Write;
 
-/// Rows of a table in a view; CSV has all of them.
-const TABLE_ROWS: usize = 40;
-
-/// What a row is of.
+/// What a row is of, and how rows are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) enum Of {
-    /// A moment, in milliseconds since 1970.
-    #[default]
-    Time,
-    /// A value on an axis.
-    Value(Unit),
-    /// A label: bars.
-    Label,
-}
-
-/// How it is drawn.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Shape {
-    /// A line for each column.
+    /// A line for each column, over time.
     #[default]
     Lines,
-    /// Each column on top of those before.
+    /// Each column on top of those before, over time.
     Stacked,
+    /// A line for each column, over values.
+    Curve(Unit),
+    /// A bar for each row and column.
+    Bars,
+    /// A bar for each row, its parts the columns.
+    Parts,
 }
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sheet {
     pub title: String,
-    pub of: Of,
     pub shape: Shape,
     /// What rows are of.
     pub x: String,
     /// What is measured.
     pub y: String,
     pub unit: Unit,
-    /// Names of the columns, and how each is drawn.
-    pub columns: Vec<(String, Style)>,
+    pub columns: Vec<Column>,
     pub rows: Vec<Row>,
-    /// Places on the axis of rows, with words.
-    pub marks: Vec<(f64, String)>,
+    /// Moments, with what happened.
+    pub events: Vec<(f64, String)>,
+    /// A place that a script may move: what it knows it by, where, what it says.
+    pub marker: Option<(&'static str, f64, String)>,
     /// The axis of values: from where to where.
     pub bounds: Option<(f64, f64)>,
-    /// The range of rows, where it is one of time.
-    pub range: Option<(u64, u64)>,
+    /// From where to where in milliseconds since 1970, over time.
+    pub range: (u64, u64),
+}
+
+/// A column of it.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Column {
+    pub name: String,
+    pub style: Style,
+}
+
+/// How the line of a column is drawn.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) enum Style {
+    /// Through.
+    #[default]
+    Line,
+    /// Broken.
+    Dashed,
+    /// Each value holds until the next.
+    Steps,
+    /// The upper edge of a band over the line before.
+    UpTo,
 }
 
 /// A row of it.
@@ -58,7 +70,7 @@ pub(super) struct Sheet {
 pub(super) struct Row {
     /// Where.
     pub at: f64,
-    /// Its label, in a sheet of labels.
+    /// Its label, in a sheet of bars.
     pub label: String,
     /// A value for each column; no number: none is known.
     pub values: Vec<f64>,
@@ -77,127 +89,137 @@ impl Row {
 impl Sheet {
     /// Over time, of these columns.
     pub(super) fn over_time(title: &str, y: &str, unit: Unit, columns: &[(&str, Style)]) -> Self {
-        let columns = columns.iter().map(|(name, style)| ((*name).to_owned(), *style)).collect();
+        let column = |(name, style): &(&str, Style)| Column { name: (*name).into(), style: *style };
+        let columns = columns.iter().map(column).collect();
         let (title, y) = (title.to_owned(), y.to_owned());
         Self { title, x: "time".into(), y, unit, columns, ..Self::default() }
     }
 
     /// Bars.
     pub(super) fn bars(title: &str, x: &str, y: &str, unit: Unit, columns: &[&str]) -> Self {
-        let columns = columns.iter().map(|name| ((*name).to_owned(), Style::Line)).collect();
-        let (title, x, y) = (title.to_owned(), x.to_owned(), y.to_owned());
-        Self { title, of: Of::Label, x, y, unit, columns, ..Self::default() }
+        let named: Vec<(&str, Style)> = columns.iter().map(|name| (*name, Style::Line)).collect();
+        Self { shape: Shape::Bars, x: x.into(), ..Self::over_time(title, y, unit, &named) }
     }
 
-    pub(super) fn svg(&self) -> String {
-        match self.of {
-            Of::Label => self.drawn_bars(),
-            Of::Time | Of::Value(_) => self.drawn_lines(),
+    /// One bar, of parts with names.
+    pub(super) fn parts(title: &str, unit: Unit, parts: &[(&str, u64)]) -> Self {
+        let named: Vec<(&str, Style)> =
+            parts.iter().map(|(name, _)| (*name, Style::Line)).collect();
+        let values: Vec<f64> = parts.iter().map(|(_, value)| *value as f64).collect();
+        let rows =
+            if values.iter().sum::<f64>() > 0.0 { vec![Row::label("", values)] } else { vec![] };
+        Self { shape: Shape::Parts, rows, ..Self::over_time(title, "", unit, &named) }
+    }
+
+    /// The chart that it makes.
+    pub(super) fn figure(self) -> Box<dyn Figure> {
+        match self.shape {
+            Shape::Lines | Shape::Curve(_) => Box::new(self.lines()),
+            Shape::Stacked => Box::new(self.stacked()),
+            Shape::Parts => Box::new(self.as_parts()),
+            Shape::Bars => Box::new(Grouped(self)),
         }
     }
 
-    fn drawn_bars(&self) -> String {
-        let names = self.columns.iter().map(|(name, _)| name.clone()).collect();
-        let group = |row: &Row| Group { label: row.label.clone(), values: row.values.clone() };
-        let groups = self.rows.iter().map(group).collect();
-        let (title, label) = (self.title.clone(), self.y.clone());
-        Bars { title, label, unit: self.unit, names, groups }.to_svg()
-    }
-
-    fn drawn_lines(&self) -> String {
-        let end = self.rows.last().map_or(0.0, |row| row.at);
-        let (x_unit, place): (Unit, Box<dyn Fn(f64) -> f64>) = match self.of {
-            Of::Value(unit) => (unit, Box::new(|at| at)),
-            Of::Time | Of::Label => (Unit::Seconds, Box::new(move |at| (at - end) / 1000.0)),
+    fn head(&self) -> Head {
+        let across = match self.shape {
+            Shape::Curve(unit) => Across::Values(Axis::linear(self.x.clone(), unit)),
+            _ => Across::Time { from_ms: self.range.0 as f64, to_ms: self.range.1 as f64 },
         };
-        let mut y = Axis::linear(self.y.clone(), self.unit);
-        if let Some((low, high)) = self.bounds {
-            y = y.between(low, high);
+        let head = Head::new(self.title.clone(), across);
+        let head = self.events.iter().fold(head, |head, (at, text)| head.event(*at, text.clone()));
+        match &self.marker {
+            Some((name, at, text)) => head.marker(*name, *at, text.clone()),
+            None => head,
         }
-        let mut chart = Chart::new(self.title.clone(), Axis::linear(self.x.clone(), x_unit), y);
-        let mut below = vec![0.0; self.rows.len()];
-        for (column, (name, style)) in self.columns.iter().enumerate() {
-            let value = |row: &Row| row.values.get(column).copied().unwrap_or(f64::NAN);
-            if self.shape == Shape::Stacked {
-                for (sum, row) in below.iter_mut().zip(&self.rows) {
-                    *sum += value(row);
+    }
+
+    fn upright(&self) -> Axis {
+        let y = Axis::linear(self.y.clone(), self.unit);
+        self.bounds.map_or(y.clone(), |(low, high)| y.between(low, high))
+    }
+
+    fn values(&self, column: usize) -> Vec<f64> {
+        self.rows.iter().map(|row| row.values.get(column).copied().unwrap_or(f64::NAN)).collect()
+    }
+
+    fn lines(&self) -> Lines {
+        let mut lines: Vec<Line> = Vec::new();
+        for (at, column) in self.columns.iter().enumerate() {
+            let (name, values) = (column.name.clone(), self.values(at));
+            match column.style {
+                Style::UpTo => {
+                    if let Some(below) = lines.pop() {
+                        lines.push(below.up_to(name, values));
+                    }
                 }
+                Style::Line => lines.push(Line::new(name, values)),
+                Style::Dashed => lines.push(Line::new(name, values).dashed()),
+                Style::Steps => lines.push(Line::new(name, values).steps()),
             }
-            let points: Vec<(f64, f64)> = match self.shape {
-                Shape::Stacked => {
-                    self.rows.iter().zip(&below).map(|(row, sum)| (place(row.at), *sum)).collect()
-                }
-                Shape::Lines => self.rows.iter().map(|row| (place(row.at), value(row))).collect(),
-            };
-            chart = chart.series(name.clone(), *style, points);
         }
-        for (at, label) in &self.marks {
-            chart = chart.event(place(*at), label.clone());
-        }
-        chart.to_svg()
+        let xs = self.rows.iter().map(|row| row.at).collect();
+        Lines { head: self.head(), y: self.upright(), xs, lines, limits: Vec::new() }
     }
 
-    fn row_name(&self, row: &Row) -> String {
-        match self.of {
-            Of::Time => moment(row.at as u64),
-            Of::Value(unit) => unit.show(row.at),
-            Of::Label => row.label.clone(),
+    fn stacked(&self) -> Stacked {
+        let layer =
+            |(at, column): (usize, &Column)| Layer::new(column.name.clone(), self.values(at));
+        let steps = self.columns.first().is_some_and(|column| column.style == Style::Steps);
+        Stacked {
+            head: self.head(),
+            y: self.upright(),
+            xs: self.rows.iter().map(|row| row.at).collect(),
+            layers: self.columns.iter().enumerate().map(layer).collect(),
+            steps,
         }
     }
 
-    /// All rows; numbers as they are.
-    pub(super) fn csv(&self) -> String {
-        let first = if self.of == Of::Time { "at_ms" } else { self.x.as_str() };
-        let mut csv = field(first);
-        for (name, _) in &self.columns {
-            csv.push(',');
-            csv += &field(name);
+    fn as_parts(&self) -> Parts {
+        let bar = |row: &Row| Part::new(row.label.clone(), row.values.clone());
+        Parts {
+            head: self.head(),
+            unit: self.unit,
+            names: self.columns.iter().map(|column| column.name.clone()).collect(),
+            bars: self.rows.iter().map(bar).collect(),
         }
-        csv += "\r\n";
-        for row in &self.rows {
-            csv += &match self.of {
-                Of::Label => field(&row.label),
-                Of::Time | Of::Value(_) => format!("{}", row.at),
-            };
-            for value in &row.values {
-                csv.push(',');
-                if value.is_finite() {
-                    write!(csv, "{value}").expect("a string takes everything");
-                }
-            }
-            csv += "\r\n";
-        }
-        csv
-    }
-
-    /// A bounded number of rows, evenly taken from all, the newest among them.
-    pub(super) fn table(&self) -> String {
-        let step = self.rows.len().div_ceil(TABLE_ROWS).max(1);
-        let last = self.rows.len().saturating_sub(1);
-        let caption = match step {
-            1 => self.title.clone(),
-            _ => format!("{} (one of {step} samples; CSV has all)", self.title),
-        };
-        let mut columns: Vec<(&str, bool)> = vec![(self.x.as_str(), false)];
-        columns.extend(self.columns.iter().map(|(name, _)| (name.as_str(), true)));
-        let mut grid = Grid::new("", &caption, &columns);
-        for (_, row) in self.rows.iter().enumerate().filter(|(at, _)| (last - at) % step == 0) {
-            let name = escaped(&self.row_name(row));
-            let values = row.values.iter().map(|value| escaped(&self.unit.show(*value)));
-            grid.row(std::iter::once(name).chain(values).collect::<Vec<_>>());
-        }
-        grid.html()
     }
 }
 
-/// A field of CSV; one that a spreadsheet could take for a formula is text.
-fn field(text: &str) -> String {
-    let risky = text.starts_with(['=', '+', '-', '@', '\t', '\r']);
-    let text = if risky { format!("'{text}") } else { text.to_owned() };
-    if text.contains([',', '"', '\n', '\r']) {
-        return format!("\"{}\"", text.replace('"', "\"\""));
+/// Bars side by side, in groups with labels.
+struct Grouped(Sheet);
+
+impl Figure for Grouped {
+    fn svg(&self, _: &Look) -> String {
+        let Self(sheet) = self;
+        let names = sheet.columns.iter().map(|column| column.name.clone()).collect();
+        let group = |row: &Row| Group { label: row.label.clone(), values: row.values.clone() };
+        let groups = sheet.rows.iter().map(group).collect();
+        let (title, label) = (sheet.title.clone(), sheet.y.clone());
+        Bars { title, label, unit: sheet.unit, names, groups }.to_svg()
     }
-    text
+
+    fn grid(&self) -> Grid {
+        let Self(sheet) = self;
+        let unit = match sheet.unit {
+            Unit::Count => "",
+            Unit::Micros => "us",
+            Unit::Seconds => "s",
+            Unit::Bytes => "bytes",
+            Unit::Ratio => "ratio",
+        };
+        let names = sheet.columns.iter().map(|column| column.name.clone());
+        let row = |row: &Row| {
+            let values = row.values.iter().map(|value| Cell::Number(*value, sheet.unit));
+            std::iter::once(Cell::Text(row.label.clone())).chain(values).collect()
+        };
+        Grid {
+            caption: sheet.title.clone(),
+            header: std::iter::once(sheet.x.clone()).chain(names).collect(),
+            units: std::iter::once("").chain(sheet.columns.iter().map(|_| unit)).collect(),
+            rows: sheet.rows.iter().map(row).collect(),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -205,20 +227,23 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_are_kept_and_names_are_harmless() {
-        let mut sheet = Sheet::bars("Hits", "volume", "part", Unit::Ratio, &["now", "a,\"b\""]);
+    fn bars_have_their_numbers_beside_them() {
+        let mut sheet = Sheet::bars("Hits", "volume", "part", Unit::Ratio, &["now", "then"]);
         sheet.rows.push(Row::label("=cmd()", [0.25, f64::NAN]));
-        assert_eq!(sheet.csv(), "volume,now,\"a,\"\"b\"\"\"\r\n'=cmd(),0.25,\r\n");
-        assert!(sheet.table().contains("25 %"));
+        let figure = sheet.figure();
+        let csv = figure.csv();
+        assert!(csv.starts_with("volume,now (ratio),then (ratio)\r\n"), "{csv}");
+        assert!(!csv.contains("\r\n=cmd()") && csv.contains(",0.25,"), "{csv}");
+        assert!(figure.table(10).contains("25 %"));
     }
 
     #[test]
-    fn a_long_table_has_the_newest_row() {
-        let mut sheet = Sheet::over_time("Hits", "part", Unit::Ratio, &[("hits", Style::Line)]);
-        sheet.rows = (0..360).map(|at| Row::at(f64::from(at) * 10_000.0, [0.5])).collect();
-        let table = sheet.table();
-        assert!(table.contains(&moment(3_590_000)), "{table}");
-        assert_eq!(table.matches("<tr>").count(), 41);
-        assert!(table.contains("one of 9 samples"), "{table}");
+    fn a_column_that_is_an_upper_edge_makes_a_band() {
+        let columns = [("mean", Style::Line), ("99 %", Style::UpTo)];
+        let mut sheet = Sheet::over_time("Latency", "latency", Unit::Micros, &columns);
+        sheet.rows.push(Row::at(5.0, [1.0, 3.0]));
+        let lines = sheet.lines();
+        assert_eq!(lines.lines.len(), 1);
+        assert_eq!(lines.lines[0].band.as_ref().map(|band| band.high.clone()), Some(vec![3.0]));
     }
 }

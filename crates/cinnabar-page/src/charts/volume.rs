@@ -1,9 +1,12 @@
 //! Charts of one volume.
 
+use super::Figure;
 use super::cache::{TIMES, a_second, rows, timed, times};
-use super::sheet::{Of, Row, Sheet};
+use super::sheet::{Row, Shape, Sheet, Style};
 use crate::data::Data;
-use cinnabar_chart::Style;
+use crate::facts::size;
+use cinnabar_chart::Axis;
+use cinnabar_chart::live::{Across, Buckets, Head, Histogram};
 use cinnabar_manager::report::ShareReport;
 use cinnabar_seam::units::BLOCK_BYTES;
 use cinnabar_status::latency::BOUNDS_US;
@@ -23,14 +26,14 @@ pub(super) fn curve(data: &Data) -> Option<Sheet> {
         Unit::Ratio,
         &[("expected misses", Style::Line)],
     );
-    sheet.of = Of::Value(Unit::Bytes);
-    sheet.x = "share".into();
+    sheet.shape = Shape::Curve(Unit::Bytes);
+    sheet.x = "size of the share".into();
     sheet.bounds = Some((0.0, 1.0));
     sheet.rows = std::iter::once(Row::at(0.0, [1.0]))
         .chain(share.curve.iter().map(|point| Row::at(point.size_bytes as f64, [1.0 - point.hits])))
         .collect();
     if let Some(bytes) = share.target_bytes.or(share.granted_bytes) {
-        sheet.marks.push((bytes as f64, "share".into()));
+        sheet.marker = Some(("share", bytes as f64, format!("share: {}", size(bytes))));
     }
     Some(sheet)
 }
@@ -88,42 +91,40 @@ pub(super) fn share(data: &Data) -> Option<Sheet> {
     Some(timed(data, Sheet { rows, ..sheet }))
 }
 
-pub(super) fn histogram(data: &Data) -> Option<Sheet> {
+/// Where the first bucket is drawn to begin, in us, and the last one to end.
+const ENDS_US: [f64; 2] = [5.0, 100_000_000.0];
+
+pub(super) fn histogram(data: &Data) -> Option<Figure> {
     let (_, raw) = data.own()?;
-    let title = "Requests by latency, since it was attached";
-    let columns = ["reads", "writes"];
-    let mut sheet = Sheet::bars(title, "latency up to", "requests", Unit::Count, &columns);
+    let title = "Requests by latency, since it was attached".to_owned();
     let (reads, writes) = (raw.latencies.read.buckets, raw.latencies.write.buckets);
-    let used = |at: &usize| reads[*at] + writes[*at] > 0;
-    let Some(first) = (0..reads.len()).find(used) else { return Some(sheet) };
-    let last = (0..reads.len()).rev().find(used).unwrap_or(first);
-    for at in first..=last {
-        let label = BOUNDS_US
-            .get(at)
-            .map_or_else(|| "more".to_owned(), |bound| Unit::Micros.show(*bound as f64));
-        sheet.rows.push(Row::label(label, [reads[at] as f64, writes[at] as f64]));
-    }
-    Some(sheet)
+    let floats = |buckets: [u64; BOUNDS_US.len() + 1]| buckets.map(|count| count as f64).to_vec();
+    let bounds = BOUNDS_US.map(|bound| bound as f64);
+    let edges = [ENDS_US[0]].into_iter().chain(bounds).chain([ENDS_US[1]]).collect();
+    let chart = Histogram {
+        head: Head::new(title.clone(), Across::Values(Axis::log("latency", Unit::Micros))),
+        y: Axis::linear("requests", Unit::Count),
+        edges,
+        series: vec![Buckets::new("reads", floats(reads)), Buckets::new("writes", floats(writes))],
+    };
+    let is_empty = reads.iter().chain(&writes).all(|count| *count == 0);
+    Some(Figure { id: "volume-histogram".into(), title, chart: Box::new(chart), is_empty })
 }
 
 pub(super) fn mix(data: &Data) -> Option<Sheet> {
     let mix = share_of(data)?.mix;
-    let mut sheet =
-        Sheet::bars("Reuse, as the manager sees it", "kind", "blocks", Unit::Count, &["blocks"]);
     let kinds = [
         ("read after read", mix.rar),
         ("read after write", mix.raw),
         ("write after read", mix.war),
         ("write after write", mix.waw),
     ];
-    sheet.rows = kinds.map(|(kind, blocks)| Row::label(kind, [blocks as f64])).to_vec();
-    Some(sheet)
+    Some(Sheet::parts("Reuse of blocks, as the manager sees it", Unit::Count, &kinds))
 }
 
 pub(super) fn bypass(data: &Data) -> Option<Sheet> {
     let bypassed = data.own()?.0.bypassed;
     let title = "Blocks that did not use the cache, since it was attached";
-    let mut sheet = Sheet::bars(title, "reason", "blocks", Unit::Count, &["blocks"]);
     let reasons = [
         ("long sequential run (bypass_sequential)", bypassed.sequential),
         ("large request (bypass_large)", bypassed.large),
@@ -134,7 +135,6 @@ pub(super) fn bypass(data: &Data) -> Option<Sheet> {
         ("index still being loaded", bypassed.loading),
         ("cache device not in use", bypassed.no_device),
     ];
-    let used = reasons.into_iter().filter(|(_, blocks)| *blocks > 0);
-    sheet.rows = used.map(|(reason, blocks)| Row::label(reason, [blocks as f64])).collect();
-    Some(sheet)
+    let used: Vec<_> = reasons.into_iter().filter(|(_, blocks)| *blocks > 0).collect();
+    Some(Sheet::parts(title, Unit::Count, &used))
 }
