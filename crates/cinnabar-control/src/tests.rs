@@ -42,10 +42,10 @@ impl Site {
 
     /// One whose data plane answers questions for the status with this, and with the page or without it.
     pub(crate) fn answering(status: DataStatus, page: bool) -> Self {
-        let without = |control: &Arc<Control>, api: &ApiConfig| {
-            http::router(control, Some(&ApiConfig { page: false, ..api.clone() }))
-        };
-        let with = |control: &Arc<Control>, api: &ApiConfig| http::router(control, Some(api));
+        let without: fn(&Arc<Control>, &ApiConfig) -> axum::Router =
+            |control, api| http::router(control, Some(&ApiConfig { page: false, ..api.clone() }));
+        let with: fn(&Arc<Control>, &ApiConfig) -> axum::Router =
+            |control, api| http::router(control, Some(api));
         Self::serving(true, Some(status), if page { with } else { without })
     }
 

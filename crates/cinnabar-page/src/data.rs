@@ -1,10 +1,10 @@
 //! What views are made of. Gathered by the control plane; nothing here asks anybody.
 
 use crate::range::Range;
-use crate::rates::{Rate, Rates};
+use crate::rates::Rates;
 use crate::window::Window;
 use cinnabar_history::{EventReport, Point};
-use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport, ShareReport};
+use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport};
 use cinnabar_status::raw::{DataStatus, VolumeStatus};
 use cinnabar_status::report::{StatusReport, VolumeReport};
 use std::collections::BTreeMap;
@@ -117,11 +117,6 @@ impl Data {
         self.windows.get(name).copied().unwrap_or_default()
     }
 
-    /// A volume now.
-    pub(crate) fn rate_of(&self, name: &str) -> Option<Rate> {
-        self.rates.as_ref().and_then(|rates| rates.volumes.get(name)).copied()
-    }
-
     /// The volume that is looked at, as it is reported and raw.
     pub(crate) fn own(&self) -> Option<(&VolumeReport, &VolumeStatus)> {
         let at = self.report.volumes.iter().position(|volume| volume.name == self.volume)?;
@@ -131,10 +126,5 @@ impl Data {
     /// The newest plan.
     pub(crate) fn plan(&self) -> Option<&PlanReport> {
         self.plans.as_ref().ok().and_then(|history| history.plans.last())
-    }
-
-    /// What the newest plan says of a volume.
-    pub(crate) fn share_of(&self, name: &str) -> Option<&ShareReport> {
-        self.plan()?.volumes.iter().find(|share| share.volume == name)
     }
 }

@@ -9,6 +9,17 @@
 //! - [`Facts`]: numbers under an id, in the HTML and in what keeps it live
 //! - [`figure`]: the charts, each alone, too
 //! - [`Rates`], [`Window`]: what happens now, and what happened in a range
+//!
+//! Scripts and tests find things by these:
+//!
+//! - `body`: `data-view`, `data-live`, `data-run`; `#now`, `#connection` (a live region)
+//! - `<data id="cache:KEY" value="...">`, `<data id="v:NAME:KEY" value="...">` with the keys of the status
+//! - `#tile-spared`, `-latency`, `-hits`, `-health`; `#alerts`; `#best[data-volume]`;
+//!   `#volume-table tr[data-volume]`; `#event-table tr[data-kind]`
+//! - `figure#chart-ID[data-src][data-csv]`, its `#table-ID`; `#range`
+//! - `#share-marker` (the slider), `#share-text`, `#pin-size`
+//! - `form#act-pin`, `-unpin`, `-mode`, `-flush`, `-invalidate`, `-apply`, each with `.command` and
+//!   `.result`; `dialog#token` (`#token-text`, `#token-ok`), `dialog#confirm` (`#confirm-ok`)
 
 mod actions;
 mod advice;

@@ -129,12 +129,11 @@ impl Rates {
         let mut volumes = BTreeMap::new();
         for volume in &now.volumes {
             let name = &volume.config.name;
-            let before = old.get(name.as_str()).map_or_else(Counts::default, |old| Counts::of(old));
             // What a volume did before it was first seen is no rate.
-            let added = match old.contains_key(name.as_str()) {
-                true => Counts::of(volume).since(before),
-                false => Counts::default(),
-            };
+            let added = old
+                .get(name.as_str())
+                .map(|old| Counts::of(volume).since(Counts::of(old)))
+                .unwrap_or_default();
             all = all.plus(added);
             volumes.insert(name.clone(), added.rate(seconds));
         }

@@ -149,7 +149,7 @@ fn data(names: &[&str]) -> Data {
     data.volume = names[0].into();
     data.volume_samples = samples(1);
     for name in names {
-        data.windows.insert((*name).to_owned(), Window::of(&samples(1)));
+        data.windows.insert((*name).to_owned(), Window::of(&samples(1000)));
         data.shares.push(((*name).to_owned(), samples(1)));
     }
     let shares = (0..).zip(names).map(|(number, name)| share(name, number)).collect();
@@ -214,13 +214,14 @@ fn names_of_others_are_shown_and_never_obeyed() {
         let html = render(&view, &data).expect("there is one");
         assert!(html.contains("&lt;script&gt;alert(1)") || view == View::Ssd, "{view:?}: {html}");
         assert_eq!(html.matches("<script").count(), 1, "{view:?}: its own alone");
-        assert!(!html.contains(" style=") && !html.contains("<style"), "{view:?}");
+        assert!(!html.contains("<style"), "{view:?}");
         for mark in ['\u{202E}', '\u{200F}'] {
             assert!(!html.contains(mark), "{view:?}");
         }
         for tag in html.split('<').skip(1).filter_map(|rest| rest.split_once('>')) {
             let attributes = tag.0.split('"').step_by(2).collect::<String>();
-            assert!(!attributes.contains(" on"), "{view:?}: {}", tag.0);
+            let runs = attributes.contains(" on") || attributes.contains(" style");
+            assert!(!runs, "{view:?}: {}", tag.0);
         }
     }
     let id = "volume-curve";
@@ -296,9 +297,9 @@ fn a_live_view_hears_what_changed_alone() {
     let mut after = status(vec![volume("vm1", 1100), volume("vm2", 1000)]);
     after.cache.counters.flash_written_bytes += 5 << 20;
     let rates = Rates::between(&before, &after, 5.0).expect("time passed");
-    assert_eq!(rates.volumes["vm1"].reads, 20.0);
-    assert_eq!((rates.volumes["vm2"].iops, rates.volumes["vm2"].hit_ratio), (0.0, None));
-    assert_eq!(rates.ssd_bytes, (1 << 20) as f64);
+    let (one, other) = (rates.volumes["vm1"], rates.volumes["vm2"]);
+    assert_eq!((one.reads, one.hit_ratio, rates.ssd_bytes), (20.0, Some(0.5), 1_048_576.0));
+    assert_eq!((other.iops, other.hit_ratio), (0.0, None));
     let of = |status: &DataStatus, rates: Option<&Rates>| {
         let report = cinnabar_status::report::StatusReport::new(status);
         Facts::of(&Scope::Overview(10), &report, rates)

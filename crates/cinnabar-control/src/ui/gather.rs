@@ -6,7 +6,7 @@ use crate::policy::named;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cinnabar_config::units::parse_size;
-use cinnabar_history::EVENTS_MAX;
+use cinnabar_history::{EVENTS_MAX, Point};
 use cinnabar_manager::Query;
 use cinnabar_manager::report::{HistoryReport, PlanReport};
 use cinnabar_messages::CommandError;
@@ -169,12 +169,11 @@ async fn plans(control: &Control, data: &Data, wanted: &Wanted) -> Result<Histor
         Wanted::View(view) => matches!(view, View::Shares | View::Volume(_)),
         Wanted::Chart(..) => true,
     };
-    let count = match is_of_moves {
-        true => {
-            let back_ms = data.now_ms.saturating_sub(data.range.from_ms);
-            (back_ms / PLAN_EVERY_MS + 2).min(PLANS_MAX) as usize
-        }
-        false => 1,
+    let count = if is_of_moves {
+        let back_ms = data.now_ms.saturating_sub(data.range.from_ms);
+        (back_ms / PLAN_EVERY_MS + 2).min(PLANS_MAX) as usize
+    } else {
+        1
     };
     control.ask_manager(move |answer| Query::History(count, answer)).await.map_err(trouble)
 }
@@ -211,24 +210,22 @@ fn look_up(control: &Control, needs: Needs, data: &mut Data) {
     let step = data.range.step(data.now_ms);
     let (from_ms, to_ms) = (data.range.from_ms, data.range.to_ms);
     let history = control.observer.history();
-    let points = |volume: Option<&str>| {
+    let points = |volume: Option<&str>| -> Vec<Point> {
         let points = history.points(volume, step, from_ms).into_iter().flatten();
-        points.take_while(move |point| u64::from(point.at_s) * 1000 <= to_ms)
+        points.take_while(|point| u64::from(point.at_s) * 1000 <= to_ms).copied().collect()
     };
-    data.samples = points(None).copied().collect();
+    data.samples = points(None);
     if !data.volume.is_empty() {
-        data.volume_samples = points(Some(&data.volume)).copied().collect();
+        data.volume_samples = points(Some(&data.volume));
     }
-    if needs.windows || needs.shares {
-        for volume in &data.status.volumes {
-            let name = &volume.config.name;
-            let is_wanted = data.volume.is_empty() || data.volume == *name;
-            if needs.windows && is_wanted {
-                data.windows.insert(name.clone(), Window::of(points(Some(name))));
-            }
-            if needs.shares {
-                data.shares.push((name.clone(), points(Some(name)).copied().collect()));
-            }
+    for volume in &data.status.volumes {
+        let name = &volume.config.name;
+        let is_wanted = data.volume.is_empty() || data.volume == *name;
+        if needs.windows && is_wanted {
+            data.windows.insert(name.clone(), Window::of(&points(Some(name))));
+        }
+        if needs.shares {
+            data.shares.push((name.clone(), points(Some(name))));
         }
     }
     if data.rates.is_none() {

@@ -121,7 +121,7 @@ async fn chart(
     file: Result<Path<String>, PathRejection>,
     query: AskedQuery,
 ) -> Response {
-    let (Ok(Path(file)), query) = (file, query) else { return unknown().await };
+    let Ok(Path(file)) = file else { return unknown().await };
     let asked = match query {
         Ok(Query(asked)) => asked,
         Err(rejection) => return bad_query(&rejection),

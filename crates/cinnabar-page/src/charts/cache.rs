@@ -43,8 +43,10 @@ pub(super) fn a_second(point: &Point, count: f64) -> f64 {
 
 /// Over time, within the range of the view.
 pub(super) fn timed(data: &Data, sheet: Sheet) -> Sheet {
-    let from = sheet.rows.first().map_or(data.range.from_ms, |row| row.at as u64);
-    let range = (data.range.from_ms.max(from.min(data.range.to_ms - 1)), data.range.to_ms);
+    let (from_ms, to_ms) = (data.range.from_ms as f64, data.range.to_ms as f64);
+    // What is kept may begin later than what was asked for.
+    let first = sheet.rows.first().map_or(from_ms, |row| row.at.min(to_ms - 1000.0));
+    let range = (from_ms.max(first), to_ms);
     Sheet { range, ..sheet }
 }
 

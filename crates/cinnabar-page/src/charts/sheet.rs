@@ -41,7 +41,7 @@ pub(super) struct Sheet {
     /// The axis of values: from where to where.
     pub bounds: Option<(f64, f64)>,
     /// From where to where in milliseconds since 1970, over time.
-    pub range: (u64, u64),
+    pub range: (f64, f64),
 }
 
 /// A column of it.
@@ -124,7 +124,7 @@ impl Sheet {
     fn head(&self) -> Head {
         let across = match self.shape {
             Shape::Curve(unit) => Across::Values(Axis::linear(self.x.clone(), unit)),
-            _ => Across::Time { from_ms: self.range.0 as f64, to_ms: self.range.1 as f64 },
+            _ => Across::Time { from_ms: self.range.0, to_ms: self.range.1 },
         };
         let head = Head::new(self.title.clone(), across);
         let head = self.events.iter().fold(head, |head, (at, text)| head.event(*at, text.clone()));

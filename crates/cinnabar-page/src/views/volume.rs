@@ -5,7 +5,7 @@ use crate::charts;
 use crate::charts::volume::share_of;
 use crate::data::Data;
 use crate::facts::{Facts, UNKNOWN, size, size_of};
-use crate::html::{el, escaped, section, wrap};
+use crate::html::{Grid, el, escaped, section, wrap};
 use crate::views::{link_to, trouble, volume_parts};
 use cinnabar_manager::report::{ExplainReport, ShareReport};
 use cinnabar_text::{Unit, percent};
@@ -113,7 +113,6 @@ fn why(data: &Data) -> String {
 }
 
 fn rivals(data: &Data, explain: &ExplainReport) -> String {
-    use crate::html::Grid;
     let columns =
         [("Rival", false), ("Target", true), ("Held", true), ("Next GiB, read blocks", true)];
     let mut grid = Grid::new("rivals", "Who else wants room, most first", &columns);
