@@ -29,6 +29,7 @@ mod data;
 mod facts;
 mod frame;
 mod html;
+mod plans;
 mod range;
 mod rates;
 mod shell;

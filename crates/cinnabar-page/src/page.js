@@ -241,6 +241,7 @@ let hasMoved = false;
 const slider = () => {
   const [box, thumb] = [find('share'), find('share-marker')];
   if (!thumb) return;
+  box.hidden = false;
   const curve = JSON.parse(box.dataset.curve);
   const number = (name) => Number(thumb.getAttribute(`aria-value${name}`));
   const [min, max] = [number('min'), number('max')];

@@ -4,6 +4,7 @@ use super::sheet::{Column, Row, Shape, Sheet, Style};
 use crate::data::Data;
 use crate::facts::size;
 use crate::html::short;
+use crate::plans::{compared, moves_of};
 use cinnabar_history::Point;
 use cinnabar_seam::units::BLOCK_BYTES;
 use cinnabar_text::Unit;
@@ -113,7 +114,7 @@ fn moves(data: &Data) -> Vec<(f64, String)> {
     let range = data.range.from_ms..=data.range.to_ms;
     let plans = history.plans.iter().filter(|plan| plan.applied && range.contains(&plan.made_ms));
     let bytes = |bytes: Option<u64>| bytes.map_or_else(|| "none".to_owned(), size);
-    let moves = plans.flat_map(|plan| crate::views::moves_of(plan).map(move |share| (plan, share)));
+    let moves = plans.flat_map(|plan| moves_of(plan).map(move |share| (plan, share)));
     let moves = moves.map(|(plan, share)| {
         let (before, after) = (bytes(share.before_bytes), bytes(share.target_bytes));
         let text = format!("{}: {before} \u{2192} {after} ({})", short(&share.volume), share.why);
@@ -229,7 +230,7 @@ pub(super) fn dirty(data: &Data) -> Sheet {
 }
 
 pub(super) fn what_if(data: &Data) -> Option<Sheet> {
-    let rows = crate::views::hits_of_what_if(data.what_if.as_ref()?);
+    let rows = compared(data.what_if.as_ref()?);
     let title = "Reads that would hit";
     let mut sheet =
         Sheet::bars(title, "volume", "part of the reads", Unit::Ratio, &["now", "then"]);

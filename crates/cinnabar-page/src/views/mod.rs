@@ -10,9 +10,6 @@ pub(crate) mod volume;
 mod volume_parts;
 pub(crate) mod what_if;
 
-pub(crate) use shares::moves_of;
-pub(crate) use what_if::hits_of_what_if;
-
 use crate::data::{Data, Trouble};
 use crate::html::{el, escaped, in_url, name, wrap};
 

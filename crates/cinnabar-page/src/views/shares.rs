@@ -3,6 +3,7 @@
 use crate::data::Data;
 use crate::facts::{UNKNOWN, size};
 use crate::html::{Grid, el, escaped, name, section};
+use crate::plans::moves_of;
 use crate::views::{all_rows, link_to, trouble};
 use crate::words::moment;
 use crate::{ROWS_FIRST, actions, charts};
@@ -24,11 +25,6 @@ pub(crate) fn html(data: &Data) -> String {
         }
     }
     html
-}
-
-/// Volumes whose target is not what it was.
-pub(crate) fn moves_of(plan: &PlanReport) -> impl Iterator<Item = &ShareReport> {
-    plan.volumes.iter().filter(|share| share.target_bytes != share.before_bytes)
 }
 
 fn or_unknown(bytes: Option<u64>) -> String {

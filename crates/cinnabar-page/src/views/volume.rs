@@ -4,7 +4,7 @@ use crate::actions;
 use crate::charts;
 use crate::charts::volume::share_of;
 use crate::data::Data;
-use crate::facts::{Facts, UNKNOWN, size, size_of};
+use crate::facts::{Facts, UNKNOWN, size};
 use crate::html::{Grid, el, escaped, section, wrap};
 use crate::views::{link_to, trouble, volume_parts};
 use cinnabar_manager::report::{ExplainReport, ShareReport};
@@ -73,7 +73,7 @@ fn marker(data: &Data, share: &ShareReport) -> String {
     let expected = hits_at(share, now);
     let text = format!("{}: {} expected to hit", size(now), percent(expected));
     format!(
-        "<div class=\"marker\" id=\"share\" data-curve=\"[{}]\" data-reads=\"{}\">\
+        "<div class=\"marker\" id=\"share\" hidden data-curve=\"[{}]\" data-reads=\"{}\">\
          <span id=\"share-label\">Share</span> \
          <div class=\"track\"><div id=\"share-marker\" class=\"thumb\" role=\"slider\" tabindex=\"0\" \
          aria-labelledby=\"share-label\" aria-valuemin=\"{}\" aria-valuemax=\"{max}\" \
@@ -125,11 +125,6 @@ fn rivals(data: &Data, explain: &ExplainReport) -> String {
         ]);
     }
     if grid.is_empty() { String::new() } else { grid.html() }
-}
-
-/// Blocks as a size, or a word for none.
-pub(crate) fn share_words(blocks: u64) -> String {
-    if blocks == 0 { "none of its own".to_owned() } else { size_of(blocks) }
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use crate::charts;
 use crate::charts::volume::share_of;
 use crate::data::Data;
-use crate::facts::{Facts, UNKNOWN, number, size};
+use crate::facts::{Facts, UNKNOWN, number, size, size_of};
 use crate::html::{Grid, el, escaped, name, pairs, section, wrap};
-use crate::views::volume::share_words;
 use crate::words;
 use cinnabar_status::raw::VolumeStatus;
 use cinnabar_status::report::{VolumeReport, WriteBackReport};
@@ -82,7 +81,7 @@ pub(super) fn reuse(data: &Data) -> String {
                 number(mix.reads),
                 number(mix.writes),
                 number(mix.working_set),
-                crate::facts::size_of(mix.useful),
+                size_of(mix.useful),
                 Unit::Ratio.show(mix.sampled)
             ),
         );
@@ -250,4 +249,9 @@ pub(super) fn counters(facts: &Facts, volume: &VolumeReport) -> String {
     }
     grid.row(vec!["Share of its own".into(), share_words(volume.share_blocks)]);
     wrap("details", &(el("summary", "Since it was attached") + &grid.html()))
+}
+
+/// Blocks as a size, or a word for none.
+fn share_words(blocks: u64) -> String {
+    if blocks == 0 { "none of its own".to_owned() } else { size_of(blocks) }
 }

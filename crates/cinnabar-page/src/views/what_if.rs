@@ -4,24 +4,11 @@
 use crate::data::{Data, WhatIf};
 use crate::facts::{UNKNOWN, size};
 use crate::html::{Grid, el, escaped, section};
+use crate::plans::{Compared, compared};
 use crate::views::{link_to, trouble};
 use crate::{ROWS_FIRST, actions, charts};
-use cinnabar_manager::report::ShareReport;
 use cinnabar_policy::sizing::Allocator;
 use cinnabar_text::{Unit, percent};
-
-/// A volume, as it is and as it would be.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Compared {
-    pub(crate) volume: String,
-    /// Shares in bytes.
-    pub(crate) shares: [Option<u64>; 2],
-    /// The part of its reads that hit.
-    pub(crate) now: f64,
-    pub(crate) then: f64,
-    /// Its reads, in blocks.
-    reads: u64,
-}
 
 pub(crate) fn html(data: &Data) -> String {
     let Some(what_if) = &data.what_if else { return String::new() };
@@ -71,30 +58,6 @@ fn form(data: &Data, what_if: &WhatIf) -> String {
     )
 }
 
-/// Volumes of both plans, those first that change most.
-pub(crate) fn hits_of_what_if(what_if: &WhatIf) -> Vec<Compared> {
-    let (Ok(now), Ok(then)) = (&what_if.now, &what_if.then) else { return Vec::new() };
-    let one = |share: &ShareReport| {
-        let other = then.volumes.iter().find(|other| other.volume == share.volume);
-        Compared {
-            volume: share.volume.clone(),
-            shares: [share.target_bytes, other.and_then(planned)],
-            now: share.expected_hits,
-            then: other.map_or(f64::NAN, |other| other.planned_hits),
-            reads: share.mix.reads,
-        }
-    };
-    let mut all: Vec<Compared> = now.volumes.iter().map(one).collect();
-    let change = |one: &Compared| ((one.then - one.now) * one.reads as f64).abs();
-    all.sort_by(|a, b| change(b).total_cmp(&change(a)).then_with(|| a.volume.cmp(&b.volume)));
-    all
-}
-
-/// What a plan that is not carried out would come to: its steps are not counted.
-fn planned(share: &ShareReport) -> Option<u64> {
-    share.planned_bytes.or(share.target_bytes)
-}
-
 /// The part of all reads that hit.
 fn together(rows: &[Compared], of: impl Fn(&Compared) -> f64) -> Option<f64> {
     let reads: u64 = rows.iter().map(|row| row.reads).sum();
@@ -103,7 +66,7 @@ fn together(rows: &[Compared], of: impl Fn(&Compared) -> f64) -> Option<f64> {
 }
 
 fn answer(data: &Data, what_if: &WhatIf) -> String {
-    let rows = hits_of_what_if(what_if);
+    let rows = compared(what_if);
     let or_unknown = |part: Option<f64>| part.map_or_else(|| UNKNOWN.to_owned(), percent);
     let now = together(&rows, |row| row.now);
     let then = together(&rows, |row| row.then);
