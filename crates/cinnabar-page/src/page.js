@@ -98,8 +98,7 @@ const rowsOf = new WeakMap();
 
 /** A CSV file as rows of fields. */
 const parse = (text) => text.trim().split('\r\n').map((line) => {
-  const fields = [...line.matchAll(/("(?:[^"]|"")*"|[^,]*)(?:,|$)/g)].map(([, field]) => field);
-  fields.pop();
+  const fields = [...`${line},`.matchAll(/("(?:[^"]|"")*"|[^,]*),/g)].map(([, field]) => field);
   return fields.map((field) => (field.startsWith('"') ? field.slice(1, -1).replaceAll('""', '"') : field));
 });
 

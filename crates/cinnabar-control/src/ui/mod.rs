@@ -71,8 +71,8 @@ pub(super) fn routes(control: &Arc<Control>, may_act: bool) -> Router {
         .route("/ui/page.css", get(assets::style))
         .route("/ui/{*rest}", get(unknown))
         .with_state(ui)
-        .layer(from_fn(strict))
         .layer(from_fn(cinnabar_api::same_site))
+        .layer(from_fn(strict))
 }
 
 /// Puts the headers on every answer; what says how it may be kept stays.
