@@ -73,7 +73,7 @@ pub fn clock(ms: u64) -> String {
 }
 
 /// The date of a day since 1970 (Howard Hinnant's `civil_from_days`).
-const fn date(days: u64) -> (u64, u64, u64) {
+fn date(days: u64) -> (u64, u64, u64) {
     let shifted = days + 719_468;
     let (era, day_of_era) = (shifted / 146_097, shifted % 146_097);
     let year_of_era =
@@ -82,7 +82,7 @@ const fn date(days: u64) -> (u64, u64, u64) {
     let shifted_month = (5 * day_of_year + 2) / 153;
     let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
     let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + if month <= 2 { 1 } else { 0 };
+    let year = year_of_era + era * 400 + u64::from(month <= 2);
     (year, month, day)
 }
 

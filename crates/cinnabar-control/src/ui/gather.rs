@@ -179,9 +179,10 @@ async fn plans(control: &Control, data: &Data, wanted: &Wanted) -> Result<Histor
 }
 
 async fn what_if(control: &Control, asked: &Asked) -> WhatIf {
-    let text = |text: &Option<String>| text.clone().filter(|text| !text.trim().is_empty());
-    let (size, allocator) = (text(&asked.size), text(&asked.allocator));
-    let read = size.as_deref().map(|size| parse_size(size.trim())).transpose();
+    let text =
+        |text: Option<&str>| text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
+    let (size, allocator) = (text(asked.size.as_deref()), text(asked.allocator.as_deref()));
+    let read = size.as_deref().map(parse_size).transpose();
     let (size_bytes, mut wrong) = match read {
         Ok(size_bytes) => (size_bytes, None),
         Err((message, hint)) => (None, Some(Trouble { message: format!("size: {message}"), hint })),

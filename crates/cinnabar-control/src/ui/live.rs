@@ -121,12 +121,11 @@ fn newest_sample(ui: &Ui) -> u32 {
 
 fn put_facts(text: &mut String, scope: &Scope, sample: &Sample, before: &Facts) -> Facts {
     let facts = Facts::of(scope, &sample.report, sample.rates.as_ref());
-    let news = News {
-        at: sample.at_ms,
-        clock: cinnabar_page::clock(sample.at_ms),
-        facts: facts.since(before),
+    let data = {
+        let (at, clock) = (sample.at_ms, cinnabar_page::clock(sample.at_ms));
+        let news = News { at, clock, facts: facts.since(before) };
+        serde_json::to_string(&news).expect("facts have no keys that fail")
     };
-    let data = serde_json::to_string(&news).expect("facts have no keys that fail");
     writeln!(text, "event: facts\ndata: {data}\n").expect("a string takes everything");
     facts
 }

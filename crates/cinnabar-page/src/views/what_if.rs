@@ -3,7 +3,7 @@
 
 use crate::data::{Data, WhatIf};
 use crate::facts::{UNKNOWN, size};
-use crate::html::{Grid, el, escaped, section};
+use crate::html::{Grid, el, escaped, section, wrap};
 use crate::plans::{Compared, compared};
 use crate::views::{link_to, trouble};
 use crate::{ROWS_FIRST, actions, charts};
@@ -33,15 +33,13 @@ fn form(data: &Data, what_if: &WhatIf) -> String {
         .chain(Allocator::ALL.iter().map(|one| option(one.name(), one.name())))
         .collect();
     let text = if asked == 0 { String::new() } else { cinnabar_text::write_size(asked) };
-    let halves: String = [1_u64, 2, 4, 8, 16]
-        .iter()
-        .filter(|_| capacity > 0)
-        .map(|times| {
-            let bytes = capacity / 4 * times;
-            let href = escaped(&format!("/ui/what-if?size={bytes}"));
-            format!("<li><a href=\"{href}\">{}</a></li>", size(bytes))
-        })
-        .collect();
+    let choice = |times: &u64| {
+        let bytes = capacity / 4 * times;
+        let href = escaped(&format!("/ui/what-if?size={bytes}"));
+        wrap("li", &wrap(&format!("a href=\"{href}\""), &size(bytes)))
+    };
+    let times: &[u64] = if capacity == 0 { &[] } else { &[1, 2, 4, 8, 16] };
+    let choices: String = times.iter().map(choice).collect();
     let words = format!(
         "Now it is {}. Expected hits are those of a cache that keeps everything, from sampled \
          accesses of {} volumes.",
@@ -52,7 +50,7 @@ fn form(data: &Data, what_if: &WhatIf) -> String {
         "<form class=\"filter\" id=\"what-if\" method=\"get\" action=\"/ui/what-if\">\
          <label>Room for data <input name=\"size\" maxlength=\"24\" value=\"{}\"></label> \
          <label>Allocator <select name=\"allocator\">{options}</select></label> \
-         <button>Answer</button></form>\n<ul class=\"choices\">{halves}</ul>{}",
+         <button>Answer</button></form>\n<ul class=\"choices\">{choices}</ul>{}",
         escaped(&text),
         el("p class=\"hint\"", &words)
     )
