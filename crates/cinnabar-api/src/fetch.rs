@@ -10,9 +10,9 @@ use axum::http::header::{HeaderMap, HeaderName};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 
-const SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
-const MODE: HeaderName = HeaderName::from_static("sec-fetch-mode");
-const DEST: HeaderName = HeaderName::from_static("sec-fetch-dest");
+const SITE: &str = "sec-fetch-site";
+const MODE: &str = "sec-fetch-mode";
+const DEST: &str = "sec-fetch-dest";
 
 /// Lets a request through that comes from a page of this origin, from the user, from no browser, or that
 /// goes to a page as a whole.
@@ -27,11 +27,13 @@ pub async fn same_site(request: Request, next: Next) -> Response {
 }
 
 fn check(headers: &HeaderMap) -> Result<(), Refusal> {
-    let of = |name: &HeaderName| single(headers, name).map_err(|()| Refusal::WrongSite);
-    match of(&SITE)? {
+    let of = |name: &'static str| {
+        single(headers, &HeaderName::from_static(name)).map_err(|()| Refusal::WrongSite)
+    };
+    match of(SITE)? {
         None | Some("same-origin" | "none") => Ok(()),
         // A link in another page, or in a mail: a new page, not a frame.
-        Some(_) if of(&MODE)? == Some("navigate") && of(&DEST)? == Some("document") => Ok(()),
+        Some(_) if of(MODE)? == Some("navigate") && of(DEST)? == Some("document") => Ok(()),
         Some(_) => Err(Refusal::WrongSite),
     }
 }
@@ -41,10 +43,10 @@ mod tests {
     use super::*;
     use axum::http::HeaderValue;
 
-    fn of(values: &[(HeaderName, &'static str)]) -> Result<(), Refusal> {
+    fn of(values: &[(&'static str, &'static str)]) -> Result<(), Refusal> {
         let mut headers = HeaderMap::new();
         for (name, value) in values {
-            headers.append(name, HeaderValue::from_static(value));
+            headers.append(*name, HeaderValue::from_static(value));
         }
         check(&headers)
     }

@@ -31,15 +31,17 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
     connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
 
 /// Headers of every answer.
-const HEADERS: [(HeaderName, &str); 7] = [
-    (header::CONTENT_SECURITY_POLICY, POLICY),
-    (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-    (header::X_FRAME_OPTIONS, "DENY"),
-    (header::REFERRER_POLICY, "no-referrer"),
-    (HeaderName::from_static("cross-origin-resource-policy"), "same-origin"),
-    (HeaderName::from_static("cross-origin-opener-policy"), "same-origin"),
-    (header::CACHE_CONTROL, "no-store"),
+const HEADERS: [(&str, &str); 7] = [
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    (KEPT, "no-store"),
 ];
+/// The one that an answer may have already.
+const KEPT: &str = "cache-control";
 
 /// What the handlers share.
 #[derive(Debug)]
@@ -80,8 +82,8 @@ async fn strict(request: Request, next: Next) -> Response {
     let mut answer = next.run(request).await;
     for (name, value) in HEADERS {
         let headers = answer.headers_mut();
-        if name != header::CACHE_CONTROL || !headers.contains_key(&name) {
-            headers.insert(name, HeaderValue::from_static(value));
+        if name != KEPT || !headers.contains_key(name) {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
         }
     }
     answer

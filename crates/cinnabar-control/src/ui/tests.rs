@@ -1,9 +1,8 @@
 //! The page over HTTP: what every answer says to browsers, who is refused, what viewers cost.
 
-use super::HEADERS;
 use super::sampler::VIEWERS_MAX;
+use super::{HEADERS, KEPT};
 use crate::tests::Site;
-use axum::http::header;
 use cinnabar_policy::planning::Totals;
 use cinnabar_seam::counters::{CacheCounters, RamBytes};
 use cinnabar_seam::health::Health;
@@ -78,7 +77,7 @@ fn every_answer_is_strict_with_browsers() {
         assert_eq!(code, expected, "{path}: {body}");
         for (name, value) in HEADERS {
             let line = format!("{name}: {}", value.to_lowercase());
-            let is_kept = name == header::CACHE_CONTROL && path.starts_with("/ui/page.");
+            let is_kept = name == KEPT && path.starts_with("/ui/page.");
             assert_eq!(head.contains(&line), !is_kept, "{path}: {line}: {head}");
         }
         assert!(!body.contains(" style=") && !body.contains("javascript:"), "{path}");
