@@ -18,13 +18,13 @@ impl Manager {
         name: &str,
         at_ms: Option<u64>,
     ) -> Result<ExplainReport, CommandError> {
+        let mut curve = Vec::new();
         let (plan, status) = match at_ms {
             None => {
-                let (mut plan, status, seen) = self.preview(None)?;
-                let own = plan.volumes.iter_mut().find(|share| share.volume == name);
-                if let (Some(own), Some(seen)) = (own, seen.get(name)) {
+                let (plan, status, seen) = self.preview(None)?;
+                if let Some(seen) = seen.get(name) {
                     let capacity_blocks = status.cache.counters.capacity_blocks;
-                    own.curve = fine_curve(seen, capacity_blocks, CURVE_POINTS);
+                    curve = fine_curve(seen, capacity_blocks, CURVE_POINTS);
                 }
                 (plan, status)
             }
@@ -52,7 +52,7 @@ impl Manager {
         neighbours.truncate(NEIGHBOURS_MAX);
         let words = in_words(&plan, &own, &neighbours, &not_cached);
         let plan = PlanReport { volumes: vec![own], ..plan };
-        Ok(ExplainReport { plan, neighbours, more_neighbours, not_cached, words })
+        Ok(ExplainReport { plan, neighbours, more_neighbours, curve, not_cached, words })
     }
 }
 

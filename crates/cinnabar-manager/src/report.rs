@@ -182,6 +182,9 @@ pub struct ExplainReport {
     pub neighbours: Vec<NeighbourReport>,
     /// Volumes beside these.
     pub more_neighbours: u64,
+    /// The volume's curve at more sizes, evenly apart; empty for a plan of the past.
+    #[serde(default)]
+    pub curve: Vec<CurvePoint>,
     /// What kept blocks of this volume out of the cache, most first; since its attach.
     pub not_cached: Vec<ReasonReport>,
     /// In sentences.

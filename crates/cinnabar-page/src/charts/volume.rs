@@ -7,7 +7,7 @@ use crate::data::Data;
 use crate::facts::size;
 use cinnabar_chart::Axis;
 use cinnabar_chart::live::{Across, Buckets, Head, Histogram};
-use cinnabar_manager::report::ShareReport;
+use cinnabar_manager::report::{CurvePoint, ShareReport};
 use cinnabar_seam::units::BLOCK_BYTES;
 use cinnabar_status::latency::BOUNDS_US;
 use cinnabar_text::Unit;
@@ -16,6 +16,13 @@ use cinnabar_text::Unit;
 pub(crate) fn share_of(data: &Data) -> Option<&ShareReport> {
     let explained = data.explain.as_ref()?.as_ref().ok()?;
     explained.plan.volumes.first()
+}
+
+/// The part of its reads that hit, by size: finely where that is known.
+pub(crate) fn curve_of(data: &Data) -> &[CurvePoint] {
+    let fine = data.explain.as_ref().and_then(|explain| explain.as_ref().ok());
+    let fine = fine.map(|explain| explain.curve.as_slice()).filter(|curve| !curve.is_empty());
+    fine.or(share_of(data).map(|share| share.curve.as_slice())).unwrap_or_default()
 }
 
 pub(super) fn curve(data: &Data) -> Option<Sheet> {
@@ -30,7 +37,9 @@ pub(super) fn curve(data: &Data) -> Option<Sheet> {
     sheet.x = "size of the share".into();
     sheet.bounds = Some((0.0, 1.0));
     sheet.rows = std::iter::once(Row::at(0.0, [1.0]))
-        .chain(share.curve.iter().map(|point| Row::at(point.size_bytes as f64, [1.0 - point.hits])))
+        .chain(
+            curve_of(data).iter().map(|point| Row::at(point.size_bytes as f64, [1.0 - point.hits])),
+        )
         .collect();
     if let Some(bytes) = share.target_bytes.or(share.granted_bytes) {
         sheet.marker = Some(("share", bytes as f64, format!("share: {}", size(bytes))));

@@ -2,12 +2,12 @@
 
 use crate::actions;
 use crate::charts;
-use crate::charts::volume::share_of;
+use crate::charts::volume::{curve_of, share_of};
 use crate::data::Data;
 use crate::facts::{Facts, UNKNOWN, size};
 use crate::html::{Grid, el, escaped, section, wrap};
 use crate::views::{link_to, trouble, volume_parts};
-use cinnabar_manager::report::{ExplainReport, ShareReport};
+use cinnabar_manager::report::{CurvePoint, ExplainReport, ShareReport};
 use cinnabar_text::{Unit, percent};
 
 /// `None`: there is no such volume.
@@ -64,13 +64,14 @@ fn marker(data: &Data, share: &ShareReport) -> String {
     let capacity = capacity.map_or(0, |explain| explain.plan.capacity_bytes);
     let now = share.target_bytes.or(share.granted_bytes).unwrap_or(share.held_bytes);
     let max = if share.max_bytes > 0 { share.max_bytes.min(capacity) } else { capacity };
-    if max == 0 || share.curve.is_empty() {
+    let curve = curve_of(data);
+    if max == 0 || curve.is_empty() {
         return String::new();
     }
     let point = |(size, hits): (u64, f64)| format!("[{size},{hits:.5}]");
-    let curve = share.curve.iter().map(|at| point((at.size_bytes, at.hits)));
-    let curve: Vec<String> = std::iter::once(point((0, 0.0))).chain(curve).collect();
-    let expected = hits_at(share, now);
+    let points = curve.iter().map(|at| point((at.size_bytes, at.hits)));
+    let points: Vec<String> = std::iter::once(point((0, 0.0))).chain(points).collect();
+    let expected = hits_at(curve, now);
     let text = format!("{}: {} expected to hit", size(now), percent(expected));
     format!(
         "<div class=\"marker\" id=\"share\" hidden data-curve=\"[{}]\" data-reads=\"{}\">\
@@ -79,7 +80,7 @@ fn marker(data: &Data, share: &ShareReport) -> String {
          aria-labelledby=\"share-label\" aria-valuemin=\"{}\" aria-valuemax=\"{max}\" \
          aria-valuenow=\"{}\" aria-valuetext=\"{}\"></div></div> \
          <output id=\"share-text\" for=\"share-marker\">{}</output></div>\n",
-        curve.join(","),
+        points.join(","),
         share.mix.reads,
         share.min_bytes.min(max),
         now.min(max),
@@ -89,9 +90,9 @@ fn marker(data: &Data, share: &ShareReport) -> String {
 }
 
 /// The part of its reads that hit at a size, between the points of its curve.
-pub(crate) fn hits_at(share: &ShareReport, size_bytes: u64) -> f64 {
+fn hits_at(curve: &[CurvePoint], size_bytes: u64) -> f64 {
     let mut before = (0.0, 0.0);
-    for point in &share.curve {
+    for point in curve {
         let here = (point.size_bytes as f64, point.hits);
         if size_bytes as f64 <= here.0 {
             let part = (size_bytes as f64 - before.0) / (here.0 - before.0).max(1.0);
@@ -130,14 +131,12 @@ fn rivals(data: &Data, explain: &ExplainReport) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_manager::report::CurvePoint;
 
     #[test]
     fn hits_are_told_between_points_of_the_curve() {
         let point = |size_bytes, hits| CurvePoint { size_bytes, hits };
-        let curve = vec![point(100, 0.2), point(200, 0.6)];
-        let share = ShareReport { curve, ..ShareReport::default() };
-        let at = |size| (hits_at(&share, size) * 1000.0).round();
+        let curve = [point(100, 0.2), point(200, 0.6)];
+        let at = |size| (hits_at(&curve, size) * 1000.0).round();
         assert_eq!((at(0), at(50), at(150), at(200), at(900)), (0.0, 100.0, 400.0, 600.0, 600.0));
     }
 }
