@@ -25,8 +25,13 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // What operators ask: knows the data plane by its messages.
     (
         CONTROL,
-        &[MANAGER, MESSAGES, HISTORY, API, STATUS, CONFIG, FRONTEND, SEAM, FORMAT, POLICY, TRACE],
+        &[
+            PAGE, MANAGER, MESSAGES, HISTORY, API, STATUS, CONFIG, FRONTEND, SEAM, FORMAT, POLICY,
+            TRACE,
+        ],
     ),
+    // What people look at: reports in, HTML out; pure.
+    (PAGE, &[MANAGER, HISTORY, STATUS, CONFIG, CHART, SEAM, POLICY, TEXT]),
     // Who divides the cache among volumes: knows the data plane by its messages.
     (MANAGER, &[MESSAGES, CONFIG, SEAM, POLICY]),
     // What the control plane and the data plane say to each other.
@@ -97,6 +102,7 @@ const CONFIG: &str = "cinnabar-config";
 const REPORT: &str = "cinnabar-report";
 const CHART: &str = "cinnabar-chart";
 const BENCH: &str = "cinnabar-bench";
+const PAGE: &str = "cinnabar-page";
 const OFFLINE: &str = "cinnabar-offline";
 const TEXT: &str = "cinnabar-text";
 const EMBED: &str = "cinnabar-embed";

@@ -7,12 +7,14 @@
 //! as a change. What this means for a client stands in the description of the API, too ([`complete`]).
 
 mod description;
+mod fetch;
 mod guard;
 mod hosts;
 mod refusal;
 mod token;
 
 pub use description::{Asks, Changes, ChangesNamed, complete};
+pub use fetch::same_site;
 pub use guard::{Guard, guard};
 pub use hosts::Hosts;
 pub use refusal::{ErrorBody, Refusal};

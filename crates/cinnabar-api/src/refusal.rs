@@ -25,6 +25,9 @@ pub enum Refusal {
     /// A page of another host sent it.
     #[error("requests of other origins are refused")]
     WrongOrigin,
+    /// A page of another site has something loaded from here.
+    #[error("requests of other sites are refused")]
+    WrongSite,
     /// Nothing may be changed over HTTP.
     #[error("changes are not allowed here")]
     NoChanges,
@@ -44,7 +47,7 @@ impl Refusal {
     pub const fn code(self) -> StatusCode {
         match self {
             Self::NoHost | Self::WrongHost => StatusCode::MISDIRECTED_REQUEST,
-            Self::WrongOrigin | Self::NoChanges => StatusCode::FORBIDDEN,
+            Self::WrongOrigin | Self::WrongSite | Self::NoChanges => StatusCode::FORBIDDEN,
             Self::NoToken | Self::WrongToken => StatusCode::UNAUTHORIZED,
             Self::NoTokenFile => StatusCode::INTERNAL_SERVER_ERROR,
         }
@@ -56,6 +59,7 @@ impl Refusal {
             Self::NoHost => "send one Host header, such as 127.0.0.1",
             Self::WrongHost => "use an IP address or localhost, or add it to allowed_hosts",
             Self::WrongOrigin => "send the request without a browser, or from a page of this host",
+            Self::WrongSite => "open the page by its address, or by a link",
             Self::NoChanges => "use the control socket, or set token_file in [control]",
             Self::NoToken => "send one header Authorization: Bearer TOKEN, from the token_file",
             Self::WrongToken => "the token is the content of the token_file in [control]",

@@ -22,10 +22,12 @@ pub(super) fn read_api(
     let api = section.flag("api")?;
     let token_file = section.string("token_file")?;
     let hosts = section.scalars("allowed_hosts")?;
+    let page = section.flag("page")?;
     let Some(api) = api.filter(|api| api.value) else {
         let found = [
             token_file.map(|file| ("token_file", file.line)),
             hosts.map(|hosts| ("allowed_hosts", hosts.first().map_or(0, |host| host.line))),
+            page.filter(|page| page.value).map(|page| ("page", page.line)),
         ];
         return match found.into_iter().flatten().next() {
             None => Ok(None),
@@ -56,6 +58,7 @@ pub(super) fn read_api(
     Ok(Some(ApiConfig {
         token_file: token_file.transpose()?,
         allowed_hosts: allowed_hosts.collect::<Result<_, _>>()?,
+        page: page.is_none_or(|page| page.value),
     }))
 }
 

@@ -80,13 +80,21 @@ pub struct PeersConfig {
 }
 
 /// How the control API is served over HTTP.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiConfig {
     /// Holds the token that changes need; `None`: nothing may be changed.
     pub token_file: Option<PathBuf>,
     /// Names of hosts, in lower case, that requests may be sent to, beside IP addresses and
     /// `localhost`.
     pub allowed_hosts: Vec<String>,
+    /// The page for people is served beside it.
+    pub page: bool,
+}
+
+impl Default for ApiConfig {
+    fn default() -> Self {
+        Self { token_file: None, allowed_hosts: Vec::new(), page: true }
+    }
 }
 
 /// Where in the file things stand, for errors that only show when the daemon starts.

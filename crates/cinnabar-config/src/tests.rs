@@ -188,6 +188,7 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("[control]\napi = 1\n", 5, "must be true or false", "true"),
     ("[control]\ntoken_file = \"t\"\n", 5, "token_file without api", "api = true"),
     ("[control]\napi = false\nallowed_hosts = [\"a\"]\n", 6, "without api", "api = true"),
+    ("[control]\npage = true\n", 5, "page without api", "api = true"),
     ("[control]\nhttp = \"[::1]:1\"\napi = true\ntoken_file = \"\"\n", 7, "not a path", "0600"),
     (
         "[control]\nhttp = \"[::1]:1\"\napi = true\nallowed_hosts = [\"a:80\"]\n",
@@ -501,6 +502,8 @@ fn the_api_over_http_is_off_unless_it_is_asked_for() {
     assert_eq!(control("").api, None);
     assert_eq!(control("api = false\n").api, None);
     assert_eq!(control("api = true\n").api, Some(ApiConfig::default()));
+    assert!(!control("api = true\npage = false\n").api.expect("it is on").page);
+    assert_eq!(control("page = false\n").api, None);
     let peers = control("peers = \"10.0.0.1:9321\"\npeers_token_file = \"t\"\n").peers;
     let peers = peers.expect("there are some");
     assert_eq!(peers.address, "10.0.0.1:9321".parse().expect("an address"));

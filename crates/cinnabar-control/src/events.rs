@@ -58,13 +58,7 @@ pub(super) async fn events(
     let begin = Begin::of(&control.observer, last);
     let (pieces, to_send) = mpsc::channel(1);
     tokio::spawn(tell(Arc::clone(&control), begin, news, pieces));
-    let body = Body::new(Sending { pieces: to_send, life });
-    let headers = [
-        (header::CONTENT_TYPE, "text/event-stream"),
-        (header::CACHE_CONTROL, "no-store"),
-        (header::CONNECTION, "close"),
-    ];
-    Ok((headers, body).into_response())
+    Ok(Sending::response(to_send, life))
 }
 
 fn too_many() -> CommandError {
@@ -155,9 +149,21 @@ fn put(text: &mut String, id: Option<(u64, u64)>, event: &EventReport) {
 }
 
 /// The answer's body. It is asked for more only while the client takes what it gets.
-struct Sending {
+pub(super) struct Sending {
     pieces: mpsc::Receiver<Bytes>,
     life: Life,
+}
+
+impl Sending {
+    /// Server-sent events made of these pieces, until there are no more.
+    pub(super) fn response(pieces: mpsc::Receiver<Bytes>, life: Life) -> Response {
+        let headers = [
+            (header::CONTENT_TYPE, "text/event-stream"),
+            (header::CACHE_CONTROL, "no-store"),
+            (header::CONNECTION, "close"),
+        ];
+        (headers, Body::new(Self { pieces, life })).into_response()
+    }
 }
 
 impl hyper::body::Body for Sending {

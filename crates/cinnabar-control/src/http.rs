@@ -1,8 +1,9 @@
 //! The HTTP address: Prometheus metrics, made of a fresh status at each scrape, and beside them the
-//! control API if that is served there.
+//! control API and the page if they are served there.
 
 use super::Control;
 use super::api::{self, ready};
+use super::ui;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
@@ -16,16 +17,17 @@ use cinnabar_status::metrics::render;
 use std::path::Path;
 use std::sync::Arc;
 
-/// The routes of the HTTP address: metrics, and the control API if that is served there.
+/// The routes of the HTTP address: metrics, and the control API and the page if they are served there.
 pub fn router(control: &Arc<Control>, api: Option<&ApiConfig>) -> Router {
     let metrics = Router::new().route("/metrics", get(metrics));
-    let Some(ApiConfig { token_file, allowed_hosts }) = api else {
+    let Some(ApiConfig { token_file, allowed_hosts, page }) = api else {
         return metrics.route("/v1/ready", get(ready)).with_state(Arc::clone(control));
     };
     let hosts = Hosts::new(allowed_hosts.iter().cloned());
     let guard = Arc::new(Guard::new(hosts, token_file.clone()));
     let both = api::router(Arc::clone(control)).merge(metrics.with_state(Arc::clone(control)));
-    both.layer(from_fn_with_state(guard, cinnabar_api::guard))
+    let page = if *page { ui::routes(control, token_file.is_some()) } else { Router::new() };
+    both.merge(page).layer(from_fn_with_state(guard, cinnabar_api::guard))
 }
 
 /// The routes of the address for daemons on other hosts: the hand-over of a volume and what comes along

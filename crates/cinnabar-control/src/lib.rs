@@ -23,6 +23,7 @@ pub mod server;
 pub mod socket;
 #[cfg(test)]
 mod tests;
+mod ui;
 pub mod warm;
 
 use self::observer::Observer;

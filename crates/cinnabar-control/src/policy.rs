@@ -149,7 +149,7 @@ pub(super) async fn history(
     Ok(Json(control.ask_manager(move |answer| Query::History(last, answer)).await?))
 }
 
-fn named(allocator: Option<&str>) -> Result<Option<Allocator>, SettingError> {
+pub(super) fn named(allocator: Option<&str>) -> Result<Option<Allocator>, SettingError> {
     let parse = |name: &str| {
         name.parse().map_err(|error: cinnabar_policy::sizing::UnknownAllocator| {
             SettingError::new(

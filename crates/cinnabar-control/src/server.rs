@@ -19,8 +19,9 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 
-/// Connections at a time, for each listener; one more waits in the kernel.
-const CONNECTIONS_MAX: usize = 64;
+/// Connections at a time, for each listener; one more waits in the kernel. Pages that are kept live and
+/// clients that listen to events leave half of them.
+const CONNECTIONS_MAX: usize = 160;
 /// Longest body; a volume's settings are below 10 KiB.
 const BODY_BYTES_MAX: usize = 64 << 10;
 /// Longest body that is still read before it is refused.

@@ -3,7 +3,7 @@
 use super::server::serve;
 use super::{Control, Phase, describe, http};
 use cinnabar_config::ApiConfig;
-use cinnabar_messages::{Message, Waker, channel};
+use cinnabar_messages::{DataStatus, Message, Waker, channel};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::Value;
@@ -26,8 +26,8 @@ impl Waker for Nobody {
 }
 
 /// A served address above a data plane that counts its messages and answers none.
-struct Site {
-    port: u16,
+pub(crate) struct Site {
+    pub(crate) port: u16,
     messages: Arc<AtomicUsize>,
     /// Of those, other than questions for the status.
     changes: Arc<AtomicUsize>,
@@ -37,24 +37,37 @@ struct Site {
 
 impl Site {
     fn new(with_token: bool) -> Self {
-        Self::serving(with_token, |control, api| http::router(control, Some(api)))
+        Self::serving(with_token, None, |control, api| http::router(control, Some(api)))
+    }
+
+    /// One whose data plane answers questions for the status with this, and with the page or without it.
+    pub(crate) fn answering(status: DataStatus, page: bool) -> Self {
+        let without: fn(&Arc<Control>, &ApiConfig) -> axum::Router =
+            |control, api| http::router(control, Some(&ApiConfig { page: false, ..api.clone() }));
+        let with: fn(&Arc<Control>, &ApiConfig) -> axum::Router =
+            |control, api| http::router(control, Some(api));
+        Self::serving(true, Some(status), if page { with } else { without })
     }
 
     /// The address for daemons on other hosts.
     fn of_peers() -> Self {
-        Self::serving(true, |control, api| {
+        Self::serving(true, None, |control, api| {
             http::peers(control, api.token_file.as_ref().expect("there is one"))
         })
     }
 
-    fn serving(with_token: bool, routes: fn(&Arc<Control>, &ApiConfig) -> axum::Router) -> Self {
+    fn serving(
+        with_token: bool,
+        status: Option<DataStatus>,
+        routes: fn(&Arc<Control>, &ApiConfig) -> axum::Router,
+    ) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let token = dir.path().join("token");
         std::fs::write(&token, "0123456789abcdef\n").expect("it is ours");
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&token, private).expect("it is ours");
         let token_file = with_token.then_some(token);
-        let api = ApiConfig { token_file, allowed_hosts: vec!["cache.example".into()] };
+        let api = ApiConfig { token_file, allowed_hosts: vec!["cache.example".into()], page: true };
         let (commands, queue) = channel(Arc::new(Nobody));
         let messages = Arc::new(AtomicUsize::new(0));
         let changes = Arc::new(AtomicUsize::new(0));
@@ -64,6 +77,9 @@ impl Site {
                 counts.0.fetch_add(1, Ordering::SeqCst);
                 let changes = usize::from(!matches!(message, Message::Status(_)));
                 counts.1.fetch_add(changes, Ordering::SeqCst);
+                if let (Message::Status(answer), Some(status)) = (message, &status) {
+                    drop(answer.send(Ok(status.clone())));
+                }
             }
         });
         let control = Control::new("/".into(), "/control.sock".into(), Duration::from_secs(1));
@@ -87,13 +103,13 @@ impl Site {
     }
 
     /// Messages that the data plane has got since the last look.
-    fn reached(&self) -> usize {
+    pub(crate) fn reached(&self) -> usize {
         self.messages.swap(0, Ordering::SeqCst)
     }
 
     /// Sends this and reads what comes; empty if there is no answer. `ends`: nothing follows, which
     /// gives up what the server has under way; else the answer is waited for.
-    fn raw(&self, request: &[u8], ends: bool, patience: Duration) -> String {
+    pub(crate) fn raw(&self, request: &[u8], ends: bool, patience: Duration) -> String {
         let mut stream = TcpStream::connect(("127.0.0.1", self.port)).expect("it listens");
         stream.set_read_timeout(Some(patience)).expect("a time-out");
         // What is refused early may break the pipe.

@@ -1,10 +1,13 @@
 //! Why a volume has the share that it has: in numbers, and in sentences.
 
 use super::report::{ExplainReport, NeighbourReport, PlanReport, ReasonReport, ShareReport};
+use super::share::fine_curve;
 use super::thread::Manager;
 use cinnabar_config::units::show_size;
 use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, VolumeStatus};
 
+/// Sizes of the curve of a volume that is explained.
+const CURVE_POINTS: u64 = 64;
 /// Neighbours told of.
 const NEIGHBOURS_MAX: usize = 8;
 
@@ -15,9 +18,14 @@ impl Manager {
         name: &str,
         at_ms: Option<u64>,
     ) -> Result<ExplainReport, CommandError> {
+        let mut curve = Vec::new();
         let (plan, status) = match at_ms {
             None => {
-                let (plan, status, _) = self.preview(None)?;
+                let (plan, status, seen) = self.preview(None)?;
+                if let Some(seen) = seen.get(name) {
+                    let capacity_blocks = status.cache.counters.capacity_blocks;
+                    curve = fine_curve(seen, capacity_blocks, CURVE_POINTS);
+                }
                 (plan, status)
             }
             Some(at_ms) => {
@@ -44,7 +52,7 @@ impl Manager {
         neighbours.truncate(NEIGHBOURS_MAX);
         let words = in_words(&plan, &own, &neighbours, &not_cached);
         let plan = PlanReport { volumes: vec![own], ..plan };
-        Ok(ExplainReport { plan, neighbours, more_neighbours, not_cached, words })
+        Ok(ExplainReport { plan, neighbours, more_neighbours, curve, not_cached, words })
     }
 }
 

@@ -17,6 +17,8 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 /// Most plans in an answer.
 const HISTORY_MAX: usize = 256;
+/// The largest cache that is asked about: 64 TiB.
+const CAPACITY_BLOCKS_MAX: u64 = (64 << 40) / BLOCK_BYTES;
 
 /// What a plan is made of, and when.
 struct Made {
@@ -198,6 +200,30 @@ impl Manager {
         allocator: Option<Allocator>,
     ) -> Result<(PlanReport, DataStatus, BTreeMap<String, Seen>), CommandError> {
         let status = self.status()?;
+        Ok(self.preview_of(status, allocator))
+    }
+
+    /// What would be planned in a cache of so many blocks; nothing changes.
+    fn what_if(
+        &mut self,
+        allocator: Option<Allocator>,
+        capacity_blocks: Option<u64>,
+    ) -> Result<PlanReport, CommandError> {
+        let status = self.status()?;
+        let capacity_blocks = capacity_blocks.unwrap_or(status.cache.counters.capacity_blocks);
+        let mut other = status.clone();
+        other.cache.counters.capacity_blocks = capacity_blocks.clamp(1, CAPACITY_BLOCKS_MAX);
+        let (report, ..) = self.preview_of(other, allocator);
+        // Bounds and capacity are again those that there are.
+        self.learn(&status);
+        Ok(report)
+    }
+
+    fn preview_of(
+        &mut self,
+        status: DataStatus,
+        allocator: Option<Allocator>,
+    ) -> (PlanReport, DataStatus, BTreeMap<String, Seen>) {
         self.learn(&status);
         let now_us = self.watch.now_us();
         let rules = self.rules(allocator);
@@ -212,7 +238,7 @@ impl Manager {
         let step = self.actuation.step(&self.config, &status, &seen, false);
         report.trouble.clone_from(&step.trouble);
         report.volumes = self.shares(&status, &seen, &step);
-        Ok((report, status, seen))
+        (report, status, seen)
     }
 
     fn rules(&mut self, allocator: Option<Allocator>) -> Rules {
@@ -299,6 +325,9 @@ impl Manager {
             Query::Plan(allocator, answer) => {
                 let plan = self.preview(allocator).map(|(report, ..)| report);
                 drop(answer.send(plan));
+            }
+            Query::WhatIf(allocator, capacity_blocks, answer) => {
+                drop(answer.send(self.what_if(allocator, capacity_blocks)));
             }
             Query::Apply(allocator, answer) => drop(answer.send(self.apply(allocator))),
             Query::Explain(name, at_ms, answer) => drop(answer.send(self.explain(&name, at_ms))),

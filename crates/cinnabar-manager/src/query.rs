@@ -17,6 +17,8 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 pub enum Query {
     /// What plan there would be now, by this allocator or the one in use; nothing changes.
     Plan(Option<Allocator>, AnswerTo<PlanReport>),
+    /// The same in a cache of so many blocks; `None`: as many as it has.
+    WhatIf(Option<Allocator>, Option<u64>, AnswerTo<PlanReport>),
     /// Carry that plan out, and go on with this allocator.
     Apply(Option<Allocator>, AnswerTo<PlanReport>),
     /// Why a volume has what it has, by the plan in force at this time (in milliseconds since 1970) or
@@ -40,7 +42,7 @@ impl Query {
     /// Whether it changes nothing and nobody waits for its answer any more.
     pub(super) fn is_given_up(&self) -> bool {
         match self {
-            Self::Plan(_, answer) => answer.is_closed(),
+            Self::Plan(_, answer) | Self::WhatIf(_, _, answer) => answer.is_closed(),
             Self::Explain(_, _, answer) => answer.is_closed(),
             Self::History(_, answer) => answer.is_closed(),
             Self::Apply(..) | Self::Pin(..) | Self::Unpin(..) => false,

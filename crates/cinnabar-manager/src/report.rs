@@ -126,9 +126,12 @@ pub struct ShareReport {
     /// But it does not: the operator has set it while it served.
     #[serde(default)]
     pub mode_by_operator: bool,
-    /// The part of its reads that hit with what is planned, from 0 to 1, in a cache that keeps
+    /// The part of its reads that hit with what it is to have, from 0 to 1, in a cache that keeps
     /// everything.
     pub expected_hits: f64,
+    /// The same with what the allocator gives it.
+    #[serde(default)]
+    pub planned_hits: f64,
     /// The part of the reads of this interval that did hit; absent if there were none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub actual_hits: Option<f64>,
@@ -179,6 +182,9 @@ pub struct ExplainReport {
     pub neighbours: Vec<NeighbourReport>,
     /// Volumes beside these.
     pub more_neighbours: u64,
+    /// The volume's curve at more sizes, evenly apart; empty for a plan of the past.
+    #[serde(default)]
+    pub curve: Vec<CurvePoint>,
     /// What kept blocks of this volume out of the cache, most first; since its attach.
     pub not_cached: Vec<ReasonReport>,
     /// In sentences.

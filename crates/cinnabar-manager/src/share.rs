@@ -80,10 +80,24 @@ pub fn share_report(volume: &VolumeStatus, seen: Option<&Seen>, beside: &Beside)
     ShareReport {
         mix: mix_report(curves, beside.reach_part),
         expected_hits: at(size),
+        planned_hits: part.map_or_else(|| at(size), |part| at(part.blocks)),
         next_gib_hits: (at(size + NEXT_BLOCKS) - at(size)).max(0.0),
         curve: (0..=HALVINGS + 1).rev().map(point).collect(),
         ..report
     }
+}
+
+/// The same at so many sizes, evenly apart, to twice that capacity.
+pub fn fine_curve(seen: &Seen, capacity_blocks: u64, points: u64) -> Vec<CurvePoint> {
+    let point = |number: u64| {
+        let size_blocks =
+            (u128::from(capacity_blocks) * 2 * u128::from(number) / u128::from(points)) as u64;
+        CurvePoint {
+            size_bytes: size_blocks * BLOCK_BYTES,
+            hits: hits_at(&seen.curves, WritePolicy::Through, size_blocks),
+        }
+    };
+    (1..=points).map(point).collect()
 }
 
 fn mix_report(curves: &SampledCurves, reach_part: f64) -> MixReport {

@@ -1,0 +1,176 @@
+//! The page for people, beside the control API at the HTTP address: views, charts alone, the script and
+//! the style, and a stream that keeps a view live.
+//!
+//! Reading needs no token, as with the API; what changes something goes through `/v1`. One sampler
+//! serves all viewers ([`sampler`]). Every answer has strict headers, and only top-level navigations may
+//! come from other sites. What is shown is made by `cinnabar-page`, on a thread of its own, because this
+//! one serves all operators.
+
+mod assets;
+mod gather;
+mod live;
+mod sampler;
+#[cfg(test)]
+mod tests;
+
+use super::Control;
+use axum::Router;
+use axum::extract::rejection::{PathRejection, QueryRejection};
+use axum::extract::{Path, Query, Request, State};
+use axum::http::{HeaderName, HeaderValue, StatusCode, header};
+use axum::middleware::{Next, from_fn};
+use axum::response::{IntoResponse, Redirect, Response};
+use axum::routing::get;
+use cinnabar_page::{Trouble, View, problem};
+use gather::{Asked, Wanted};
+use sampler::Sampler;
+use std::sync::Arc;
+
+/// What a browser may do with a page: load its script and its style, and ask this address; nothing else.
+const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+    connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
+
+/// Headers of every answer.
+const HEADERS: [(&str, &str); 7] = [
+    ("content-security-policy", POLICY),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    ("referrer-policy", "no-referrer"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    (KEPT, "no-store"),
+];
+/// The one that an answer may have already.
+const KEPT: &str = "cache-control";
+
+/// What the handlers share.
+#[derive(Debug)]
+pub(super) struct Ui {
+    control: Arc<Control>,
+    /// There is a token that changes can bring.
+    may_act: bool,
+    sampler: Arc<Sampler>,
+}
+
+/// The routes.
+pub(super) fn routes(control: &Arc<Control>, may_act: bool) -> Router {
+    let sampler = Arc::new(Sampler::new(Arc::clone(control)));
+    let ui = Arc::new(Ui { control: Arc::clone(control), may_act, sampler });
+    Router::new()
+        .route("/", get(|| async { Redirect::temporary("/ui/") }))
+        .route("/ui", get(|| async { Redirect::temporary("/ui/") }))
+        .route("/ui/", get(|ui, query| view(ui, View::Overview, query)))
+        .route("/ui/shares", get(|ui, query| view(ui, View::Shares, query)))
+        .route("/ui/backends", get(|ui, query| view(ui, View::Backends, query)))
+        .route("/ui/ssd", get(|ui, query| view(ui, View::Ssd, query)))
+        .route("/ui/recovery", get(|ui, query| view(ui, View::Recovery, query)))
+        .route("/ui/events", get(|ui, query| view(ui, View::Events, query)))
+        .route("/ui/what-if", get(|ui, query| view(ui, View::WhatIf, query)))
+        .route("/ui/volumes/{name}", get(volume))
+        .route("/ui/chart/{file}", get(chart))
+        .route("/ui/live", get(live::live))
+        .route("/ui/page.js", get(assets::script))
+        .route("/ui/page.css", get(assets::style))
+        .route("/ui/{*rest}", get(unknown))
+        .with_state(ui)
+        .layer(from_fn(cinnabar_api::same_site))
+        .layer(from_fn(strict))
+}
+
+/// Puts the headers on every answer; what says how it may be kept stays.
+async fn strict(request: Request, next: Next) -> Response {
+    let mut answer = next.run(request).await;
+    for (name, value) in HEADERS {
+        let headers = answer.headers_mut();
+        if name != KEPT || !headers.contains_key(name) {
+            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        }
+    }
+    answer
+}
+
+type AskedQuery = Result<Query<Asked>, QueryRejection>;
+
+async fn view(State(ui): State<Arc<Ui>>, view: View, query: AskedQuery) -> Response {
+    let asked = match query {
+        Ok(Query(asked)) => asked,
+        Err(rejection) => return bad_query(&rejection),
+    };
+    match gather::html(&ui, Wanted::View(view), asked).await {
+        Ok(answer) => answer,
+        Err(failed) => failed.into_response(),
+    }
+}
+
+async fn volume(
+    ui: State<Arc<Ui>>,
+    name: Result<Path<String>, PathRejection>,
+    query: AskedQuery,
+) -> Response {
+    match name {
+        Ok(Path(name)) => view(ui, View::Volume(name), query).await,
+        Err(rejection) => {
+            let hint = "escape a name in a path: %20 is a space";
+            Problem::new(StatusCode::BAD_REQUEST, "Bad path", rejection.body_text(), hint)
+                .into_response()
+        }
+    }
+}
+
+/// `ID.svg`, `ID.csv`, or `ID.html`: what is within its figure.
+async fn chart(
+    State(ui): State<Arc<Ui>>,
+    file: Result<Path<String>, PathRejection>,
+    query: AskedQuery,
+) -> Response {
+    let Ok(Path(file)) = file else { return unknown().await };
+    let asked = match query {
+        Ok(Query(asked)) => asked,
+        Err(rejection) => return bad_query(&rejection),
+    };
+    let Some((id, kind)) = file.rsplit_once('.') else { return unknown().await };
+    let Some(kind) = gather::Kind::of(kind) else { return unknown().await };
+    match gather::html(&ui, Wanted::Chart(id.to_owned(), kind), asked).await {
+        Ok(answer) => answer,
+        Err(failed) => failed.into_response(),
+    }
+}
+
+async fn unknown() -> Response {
+    let message = "There is no such page.".to_owned();
+    Problem::new(StatusCode::NOT_FOUND, "Not found", message, "Views are in the navigation above.")
+        .into_response()
+}
+
+fn bad_query(rejection: &QueryRejection) -> Response {
+    let hint = "docs/guide/page.md has the parameters";
+    Problem::new(StatusCode::BAD_REQUEST, "Bad query", rejection.body_text(), hint).into_response()
+}
+
+/// A page that says why there is no other.
+#[derive(Debug)]
+struct Problem {
+    code: StatusCode,
+    title: &'static str,
+    trouble: Trouble,
+}
+
+impl Problem {
+    fn new(code: StatusCode, title: &'static str, message: String, hint: &str) -> Self {
+        Self { code, title, trouble: Trouble { message, hint: hint.to_owned() } }
+    }
+}
+
+impl From<cinnabar_messages::CommandError> for Problem {
+    fn from(error: cinnabar_messages::CommandError) -> Self {
+        let trouble = Trouble { message: error.message, hint: error.hint };
+        Self { code: StatusCode::SERVICE_UNAVAILABLE, title: "No answer", trouble }
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let html = problem(self.title, &self.trouble, env!("CARGO_PKG_VERSION"));
+        (self.code, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
+    }
+}

@@ -1,0 +1,149 @@
+//! What an operator can do from the page. Each is a form that `page.js` sends through the control API,
+//! and the command line that does the same, which is there without a script, too.
+
+use crate::data::Data;
+use crate::html::{el, escaped, in_url, wrap};
+use crate::shell::{argument, quote};
+use crate::words;
+use cinnabar_config::settings::VolumeMode;
+use cinnabar_policy::sizing::Allocator;
+
+/// What a form sends, and how.
+struct Action<'a> {
+    /// Names it for scripts and tests.
+    id: &'a str,
+    /// On its button.
+    label: &'a str,
+    method: &'a str,
+    path: String,
+    /// The same as a command; `$size` stands for what the field of that name holds.
+    command: String,
+    /// Asked before it is done; empty: nothing is asked.
+    confirm: String,
+    /// Fields, as HTML.
+    fields: String,
+}
+
+impl Action<'_> {
+    fn html(&self) -> String {
+        let Self { id, label, method, path, command, confirm, fields } = self;
+        let (path, command, confirm) = (escaped(path), escaped(command), escaped(confirm));
+        let class = if confirm.is_empty() { "" } else { " class=\"danger\"" };
+        format!(
+            "<form class=\"action\" id=\"act-{id}\" data-action=\"{id}\" data-method=\"{method}\" \
+             data-path=\"{path}\" data-command=\"{command}\" data-confirm=\"{confirm}\">{fields}\
+             <button type=\"submit\" disabled{class}>{}</button> \
+             <code class=\"command\">{command}</code>\
+             <output class=\"result\" aria-live=\"polite\"></output></form>\n",
+            escaped(label)
+        )
+    }
+}
+
+/// Words between `cinnabar` and the name, where the daemon is, and the name.
+fn command(data: &Data, words: &str, name: &str) -> String {
+    let socket = match data.socket.as_str() {
+        "" => String::new(),
+        socket => format!(" --socket {}", quote(socket)),
+    };
+    let name = if name.is_empty() { String::new() } else { format!(" {}", argument(name)) };
+    format!("cinnabar {words}{socket}{name}")
+}
+
+/// A note where nothing can be changed over HTTP.
+fn note(data: &Data) -> String {
+    if data.may_act {
+        return el("noscript", "Actions need the script of this page; the commands do the same.");
+    }
+    el(
+        "p class=\"note\" id=\"read-only\"",
+        "Nothing can be changed here: [control] has no token_file. The commands do the same.",
+    )
+}
+
+/// What can be done to a volume.
+pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) -> String {
+    let path = |rest: &str| format!("/v1/volumes/{}{rest}", in_url(name));
+    let pins = format!("/v1/policy/pins/{}", in_url(name));
+    let size = escaped(share);
+    let pin = Action {
+        id: "pin",
+        label: "Pin share",
+        method: "PUT",
+        path: pins.clone(),
+        command: command(data, "policy pin", name) + " $size",
+        confirm: String::new(),
+        fields: format!(
+            "<label>Share <input name=\"size\" id=\"pin-size\" required maxlength=\"20\" \
+             value=\"{size}\" autocomplete=\"off\"></label> "
+        ),
+    };
+    let unpin = Action {
+        id: "unpin",
+        label: "Leave share and mode to plans",
+        method: "DELETE",
+        path: pins,
+        command: command(data, "policy unpin", name),
+        confirm: String::new(),
+        fields: String::new(),
+    };
+    let option = |one: &VolumeMode| {
+        let word = words::mode(*one);
+        let chosen = if *one == mode { " selected" } else { "" };
+        format!("<option value=\"{word}\"{chosen}>{word}</option>")
+    };
+    let options: String = words::MODES.iter().map(option).collect();
+    let mode = Action {
+        id: "mode",
+        label: "Change mode",
+        method: "PATCH",
+        path: path(""),
+        command: command(data, "volume set --mode $mode", name),
+        confirm: String::new(),
+        fields: format!("<label>Mode <select name=\"mode\">{options}</select></label> "),
+    };
+    let flush = Action {
+        id: "flush",
+        label: "Flush",
+        method: "POST",
+        path: path("/flush"),
+        command: command(data, "volume flush", name),
+        confirm: String::new(),
+        fields: String::new(),
+    };
+    let invalidate = Action {
+        id: "invalidate",
+        label: "Invalidate\u{2026}",
+        method: "POST",
+        path: path("/invalidate"),
+        command: command(data, "volume invalidate", name),
+        confirm: format!(
+            "Drop everything that is cached of {name}? It will be read from its back end again."
+        ),
+        fields: String::new(),
+    };
+    let actions =
+        [pin, unpin, mode, flush, invalidate].iter().map(Action::html).collect::<String>();
+    note(data) + &wrap("div class=\"actions\"", &actions)
+}
+
+/// Makes a plan and carries it out.
+pub(crate) fn of_plan(data: &Data, allocator: Option<&str>) -> String {
+    let option = |one: &str, label: &str| {
+        let chosen = if allocator.unwrap_or_default() == one { " selected" } else { "" };
+        format!("<option value=\"{one}\"{chosen}>{label}</option>")
+    };
+    let options: String = std::iter::once(option("", "who divides it now"))
+        .chain(Allocator::ALL.iter().map(|one| option(one.name(), one.name())))
+        .collect();
+    let apply = Action {
+        id: "apply",
+        label: "Apply plan",
+        method: "POST",
+        path: "/v1/policy/plan".into(),
+        command: command(data, "policy plan --apply [--allocator $allocator]", ""),
+        confirm: String::new(),
+        fields: format!("<label>Allocator <select name=\"allocator\">{options}</select></label> "),
+    };
+    note(data) + &wrap("div class=\"actions\"", &apply.html())
+}

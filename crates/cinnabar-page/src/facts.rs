@@ -1,0 +1,256 @@
+//! Numbers and words under an id: the same in the HTML of a view and in what keeps it live.
+//!
+//! An id is `cache:KEY` or `v:NAME:KEY`, `NAME` as in a path; keys are those of the status where it
+//! has the number, `now_...` is a rate. `value` is the number as `GET /v1/status` has it, `text` what
+//! people read.
+
+use crate::html::{escaped, in_url};
+use crate::rates::{Rate, Rates};
+use crate::words;
+use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_status::report::{CacheReport, StatusReport, VolumeReport};
+use cinnabar_text::{Unit, percent};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Display;
+
+/// What is not known.
+pub(crate) const UNKNOWN: &str = "\u{2013}";
+
+/// What is shown under an id.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Fact {
+    /// For people.
+    pub text: String,
+    /// For programs.
+    pub value: String,
+}
+
+/// What a viewer sees.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Scope {
+    /// The cache, and rows of the first volumes: so many.
+    Overview(usize),
+    /// The cache, and a volume.
+    Volume(String),
+    /// The cache.
+    #[default]
+    Cache,
+}
+
+/// See the module.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Facts(BTreeMap<String, Fact>);
+
+impl Facts {
+    /// What is in this scope.
+    pub fn of(scope: &Scope, status: &StatusReport, rates: Option<&Rates>) -> Self {
+        let mut facts = Self::default();
+        facts.add_cache(&status.cache, rates);
+        let rate = |name: &str| rates.and_then(|rates| rates.volumes.get(name));
+        match scope {
+            Scope::Cache => {}
+            Scope::Overview(rows) => {
+                for volume in status.volumes.iter().take(*rows) {
+                    facts.add_row(volume, rate(&volume.name));
+                }
+            }
+            Scope::Volume(name) => {
+                if let Some(volume) = status.volumes.iter().find(|volume| volume.name == *name) {
+                    facts.add_row(volume, rate(name));
+                    facts.add_volume(volume);
+                }
+            }
+        }
+        facts
+    }
+
+    /// Those that are other than before, by id.
+    pub fn since<'f>(&'f self, before: &'f Self) -> BTreeMap<&'f str, &'f Fact> {
+        let changed = self.0.iter().filter(|(id, fact)| before.0.get(*id) != Some(fact));
+        changed.map(|(id, fact)| (id.as_str(), fact)).collect()
+    }
+
+    /// One of them.
+    pub fn get(&self, id: &str) -> Option<&Fact> {
+        self.0.get(id)
+    }
+
+    /// The element of one.
+    pub(crate) fn html(&self, id: &str) -> String {
+        let unknown = Fact { text: UNKNOWN.into(), value: String::new() };
+        let Fact { text, value } = self.0.get(id).unwrap_or(&unknown);
+        let (id, value, text) = (escaped(id), escaped(value), escaped(text));
+        format!("<data id=\"{id}\" value=\"{value}\">{text}</data>")
+    }
+
+    /// The element of a volume's.
+    pub(crate) fn of_volume(&self, name: &str, key: &str) -> String {
+        self.html(&volume_id(name, key))
+    }
+
+    fn put(&mut self, id: impl Into<String>, value: impl Display, text: impl Into<String>) {
+        self.0.insert(id.into(), Fact { text: text.into(), value: value.to_string() });
+    }
+
+    fn add_cache(&mut self, cache: &CacheReport, rates: Option<&Rates>) {
+        let mut put = |key: &str, value: &dyn Display, text: String| {
+            self.put(format!("cache:{key}"), value, text);
+        };
+        let (state, sign) = (words::state(cache.state), words::sign(cache.state));
+        put("state", &state, format!("{sign} {state}"));
+        for (key, blocks) in [
+            ("cached_blocks", cache.cached_blocks),
+            ("capacity_blocks", cache.capacity_blocks),
+            ("ram_blocks", cache.ram_blocks),
+            ("detached_blocks", cache.detached_blocks),
+        ] {
+            put(key, &blocks, size_of(blocks));
+        }
+        put("flash_written_bytes", &cache.flash_written_bytes, size(cache.flash_written_bytes));
+        for (key, count) in [
+            ("fills", cache.fills),
+            ("evicted_blocks", cache.evicted_blocks),
+            ("rejected_blocks", cache.rejected_blocks),
+            ("returned_blocks", cache.returned_blocks),
+            ("reinserted_blocks", cache.reinserted_blocks),
+            ("throttled_blocks", cache.throttled_blocks),
+            ("segments_freed", cache.segments_freed),
+            ("checksum_failures", cache.checksum_failures),
+            ("device_errors", cache.device_errors),
+            ("device_losses", cache.device_losses),
+            ("device_replacements", cache.device_replacements),
+            ("journal_records", cache.journal_records),
+            ("journal_writes", cache.journal_writes),
+            ("journal_rebases", cache.journal_rebases),
+            ("checkpoints", cache.checkpoints),
+        ] {
+            put(key, &count, number(count));
+        }
+        let Some(rates) = rates else { return };
+        self.add_rate("cache", &rates.all);
+        let mut put = |key: &str, value: f64, text: String| {
+            self.put(format!("cache:{key}"), decimal(value), text);
+        };
+        put("now_ssd_bytes", rates.ssd_bytes, a_second(Unit::Bytes.show(rates.ssd_bytes)));
+        for (key, value) in [
+            ("now_backend_read_us", rates.backend_read_us),
+            ("now_backend_write_us", rates.backend_write_us),
+        ] {
+            if let Some(us) = value {
+                put(key, us, Unit::Micros.show(us));
+            }
+        }
+    }
+
+    fn add_rate(&mut self, of: &str, rate: &Rate) {
+        let mut put = |key: &str, value: Option<f64>, show: &dyn Fn(f64) -> String| {
+            let text = value.map_or_else(|| UNKNOWN.to_owned(), show);
+            let value = value.map(decimal).unwrap_or_default();
+            self.put(format!("{of}:{key}"), value, text);
+        };
+        let count = |value: f64| Unit::Count.show(whole(value));
+        put("now_iops", Some(rate.iops), &count);
+        put("now_backend_iops", Some(rate.backend_iops), &count);
+        put("now_spared_iops", Some(rate.iops - rate.backend_iops), &count);
+        put("now_hit_ratio", rate.hit_ratio, &percent);
+        put("now_read_us", rate.read_us, &|us| Unit::Micros.show(us));
+        put("now_write_us", rate.write_us, &|us| Unit::Micros.show(us));
+        let bytes = (rate.read_blocks + rate.written_blocks) * BLOCK_BYTES as f64;
+        put("now_bytes", Some(bytes), &|bytes| a_second(Unit::Bytes.show(whole(bytes))));
+    }
+
+    fn add_row(&mut self, volume: &VolumeReport, rate: Option<&Rate>) {
+        let name = &volume.name;
+        let (state, sign) = (words::state(volume.state), words::sign(volume.state));
+        self.put(volume_id(name, "state"), state, format!("{sign} {state}"));
+        let mode = words::mode(volume.mode);
+        self.put(volume_id(name, "mode"), mode, mode);
+        let held = volume.cached_blocks;
+        self.put(volume_id(name, "cached_blocks"), held, size_of(held));
+        let share = volume.share_blocks;
+        let text = if share == 0 { "shared".to_owned() } else { size_of(share) };
+        self.put(volume_id(name, "share_blocks"), share, text);
+        if let Some(rate) = rate {
+            self.add_rate(&format!("v:{}", in_url(name)), rate);
+        }
+    }
+
+    fn add_volume(&mut self, volume: &VolumeReport) {
+        let name = &volume.name;
+        for (key, count) in [
+            ("reads", volume.reads),
+            ("writes", volume.writes),
+            ("flushes", volume.flushes),
+            ("trims", volume.trims),
+            ("zeroes", volume.zeroes),
+            ("blocks_read", volume.blocks_read),
+            ("blocks_written", volume.blocks_written),
+            ("read_hits", volume.read_hits),
+            ("read_hits_ram", volume.read_hits_ram),
+            ("read_hits_log", volume.read_hits_log),
+            ("misses", volume.misses),
+            ("partial_hits", volume.partial_hits),
+            ("write_hits", volume.write_hits),
+            ("backend_reads", volume.backend_reads),
+            ("backend_writes", volume.backend_writes),
+            ("backend_flushes", volume.backend_flushes),
+            ("backend_errors", volume.backend_errors),
+            ("backend_overdue", volume.backend_overdue),
+            ("invalidation_waits", volume.invalidation_waits),
+            ("invalidated_blocks", volume.invalidated_blocks),
+            ("capped_blocks", volume.capped_blocks),
+            ("refused", volume.refused),
+            ("connections", volume.connections.into()),
+        ] {
+            self.put(volume_id(name, key), count, number(count));
+        }
+        for (key, bytes) in [
+            ("size_bytes", volume.size_bytes),
+            ("backend_read_bytes", volume.backend_read_bytes),
+            ("backend_write_bytes", volume.backend_write_bytes),
+        ] {
+            self.put(volume_id(name, key), bytes, size(bytes));
+        }
+        if let Some(log) = &volume.write_back {
+            self.put(volume_id(name, "dirty_bytes"), log.dirty_bytes, size(log.dirty_bytes));
+            let age = Unit::Seconds.show(log.dirty_age_s);
+            self.put(volume_id(name, "dirty_age_s"), log.dirty_age_s, age);
+            self.put(volume_id(name, "epochs"), log.epochs, number(log.epochs));
+        }
+    }
+}
+
+/// The id of something of a volume.
+pub(crate) fn volume_id(name: &str, key: &str) -> String {
+    format!("v:{}:{key}", in_url(name))
+}
+
+/// Bytes, with three digits.
+pub(crate) fn size(bytes: u64) -> String {
+    Unit::Bytes.show(bytes as f64)
+}
+
+/// Blocks, as bytes with three digits.
+pub(crate) fn size_of(blocks: u64) -> String {
+    Unit::Bytes.show(blocks as f64 * BLOCK_BYTES as f64)
+}
+
+/// A count with three digits.
+pub(crate) fn number(count: u64) -> String {
+    Unit::Count.show(count as f64)
+}
+
+/// So much each second.
+pub(crate) fn a_second(text: String) -> String {
+    text + "/s"
+}
+
+/// Rates below a thousand have no decimals that mean anything.
+fn whole(value: f64) -> f64 {
+    if value.abs() >= 10.0 { value.round() } else { (value * 10.0).round() / 10.0 }
+}
+
+fn decimal(value: f64) -> String {
+    format!("{value:.3}")
+}
