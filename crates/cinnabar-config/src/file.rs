@@ -324,10 +324,11 @@ fn read_control(
     section: Option<Section<'_>>,
     base: &Path,
 ) -> Result<ControlConfig, ConfigError> {
-    let (mut socket, mut http, mut stop_wait) = (None, None, None);
+    let (mut socket, mut socket_group, mut http, mut stop_wait) = (None, None, None, None);
     let (mut api, mut peers) = (None, None);
     if let Some(mut section) = section {
         socket = section.string("socket")?;
+        socket_group = section.string("socket_group")?;
         http = section.string("http")?;
         stop_wait = section.number("stop_wait_s")?;
         api = read_api(source, &mut section, base, http.is_some())?;
@@ -338,8 +339,14 @@ fn read_control(
     let name = socket.map_or_else(|| "control.sock".to_owned(), |socket| socket.value);
     let socket = normal(&base.join(name));
     check_socket_path(&socket).map_err(|(message, hint)| source.error(line, message, hint))?;
+    if let Some(Located { line, .. }) = socket_group.as_ref().filter(|group| group.value.is_empty())
+    {
+        let hint = "name a group of this host, or leave it out";
+        return Err(source.error(Some(*line), "socket_group is empty", hint));
+    }
     Ok(ControlConfig {
         socket,
+        socket_group: socket_group.map(|group| group.value),
         http: http.map(|http| loopback(source, &http)).transpose()?,
         api,
         peers,

@@ -60,6 +60,8 @@ pub struct Config {
 pub struct ControlConfig {
     /// The control socket.
     pub socket: PathBuf,
+    /// Members of this group, a name or number, may use it; `None`: the daemon's account alone.
+    pub socket_group: Option<String>,
     /// Metrics over HTTP, loopback only; `None`: nowhere.
     pub http: Option<SocketAddr>,
     /// The control API at the same address; `None`: on the control socket only.

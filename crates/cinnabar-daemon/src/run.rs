@@ -5,7 +5,7 @@
 use super::signals::Signals;
 use crate::dataplane;
 use cinnabar_api::{Token, TokenError};
-use cinnabar_config::Config;
+use cinnabar_config::{Config, ControlConfig};
 use cinnabar_control::server::serve;
 use cinnabar_control::socket::{ControlSocket, SocketError};
 use cinnabar_control::{Control, Phase, api, http, observer};
@@ -102,7 +102,10 @@ impl RunError {
 pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // First of all: a second daemon by mistake is told so at once.
-    let mut socket = ControlSocket::bind(&config.control.socket)?;
+    let mut socket = {
+        let ControlConfig { socket, socket_group, .. } = &config.control;
+        ControlSocket::bind(socket, socket_group.as_deref())?
+    };
     let (api, peers) = (config.control.api.as_ref(), config.control.peers.as_ref());
     let tokens =
         [api.and_then(|api| api.token_file.as_ref()), peers.map(|peers| &peers.token_file)];

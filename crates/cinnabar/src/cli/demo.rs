@@ -82,6 +82,7 @@ impl Demo {
             control: ControlConfig {
                 peers: None,
                 socket: self.path.join("control.sock"),
+                socket_group: None,
                 http: None,
                 api: None,
                 stop_wait_max: Duration::from_mins(1),
