@@ -8,7 +8,7 @@ use super::sections::{read_groups, read_volumes};
 use super::units::show_size;
 use super::values::{choice_of, normal, quantity, up_to};
 use super::volume::check_socket_path;
-use super::{Config, ControlConfig, Lines};
+use super::{Config, ControlConfig, FileText, Given, Lines};
 use crate::settings::{CacheConfig, EvictionMode, IoMode, WriteLogConfig, WriteMemoryConfig};
 use cinnabar_backend::write_memory::{WRITE_MEMORY_BYTES_MAX, WRITE_MEMORY_BYTES_MIN};
 use cinnabar_engine::Endurance;
@@ -51,21 +51,30 @@ const STOP_WAIT_S: u64 = 60;
 /// # Errors
 /// The first thing that is wrong, with its line and a hint.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
-    let whole = |message: String, hint: &str| ConfigError {
-        file: path.to_owned(),
-        line: None,
-        message,
-        hint: hint.to_owned(),
-    };
-    let text = read(path).map_err(|(message, hint)| whole(message, hint))?;
-    // The folder must be absolute, for the daemon hands paths to other threads and clients.
-    let absolute = std::path::absolute(path)
-        .map_err(|error| whole(format!("no working directory: {error}"), "cd to a folder"))?;
-    let base = absolute.parent().unwrap_or(Path::new("/")).to_owned();
-    parse(Source { file: path, text: &text }, &base)
+    let text = read(path).map_err(|(message, hint)| whole(path, message, hint))?;
+    of_text(path, text)
 }
 
-fn read(path: &Path) -> Result<String, (String, &'static str)> {
+/// Checks a text as that of the configuration file at `path`.
+///
+/// # Errors
+/// The first thing that is wrong, with its line and a hint.
+pub fn of_text(path: &Path, text: String) -> Result<Config, ConfigError> {
+    // The folder must be absolute, for the daemon hands paths to other threads and clients.
+    let absolute = std::path::absolute(path)
+        .map_err(|error| whole(path, format!("no working directory: {error}"), "cd to a folder"))?;
+    let base = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+    let mut config = parse(Source { file: path, text: &text }, &base)?;
+    config.text = Some(FileText { path: absolute, text });
+    Ok(config)
+}
+
+/// An error of the file as a whole.
+fn whole(path: &Path, message: String, hint: &str) -> ConfigError {
+    ConfigError { file: path.to_owned(), line: None, message, hint: hint.to_owned() }
+}
+
+pub(super) fn read(path: &Path) -> Result<String, (String, &'static str)> {
     use std::io::Read;
     let cannot = |error: std::io::Error| {
         let hint = match error.kind() {
@@ -121,6 +130,8 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
         read_volumes(source, volumes, base, (&cache, &control), (&mut lines, &mut looks))?;
     Ok(Config {
         file: source.file.to_owned(),
+        text: None,
+        given: Given::default(),
         base: base.to_owned(),
         warnings: volumes.iter().flat_map(warnings).chain(looks.warnings()).collect(),
         cache,

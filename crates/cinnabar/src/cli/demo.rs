@@ -1,7 +1,7 @@
 //! `cinnabar serve --demo`: a disk, a slow file server in front of it, a small cache.
 
 use cinnabar_config::settings::{CacheConfig, EvictionMode, IoMode};
-use cinnabar_config::{Config, ControlConfig, Lines, VolumeInput};
+use cinnabar_config::{Config, ControlConfig, Given, Lines, VolumeInput};
 use cinnabar_engine::Endurance;
 use cinnabar_text::Failure;
 use cinnabar_text::show_size;
@@ -58,6 +58,8 @@ impl Demo {
         };
         Ok(Config {
             file: self.path.clone(),
+            text: None,
+            given: Given::default(),
             base: self.path.clone(),
             cache: CacheConfig {
                 device: self.path.join(CACHE),
