@@ -3,7 +3,7 @@
 //! A key that is not listed here still shows: as [`ANOTHER`].
 
 use crate::settings::{CacheConfig, QosGroupConfig, VolumeChange, VolumeConfig};
-use crate::{ControlConfig, ManagerConfig};
+use crate::{Config, ControlConfig, ManagerConfig};
 
 /// A difference that has no name here.
 pub const ANOTHER: &str = "another key";
@@ -51,6 +51,25 @@ macro_rules! differing {
         }
         keys
     }};
+}
+
+/// Whether configurations differ in a section that has no function here.
+pub fn differ_elsewhere(old: &Config, new: &Config) -> bool {
+    let mut rest = old.clone();
+    rest.file.clone_from(&new.file);
+    rest.text.clone_from(&new.text);
+    rest.given = new.given;
+    rest.base.clone_from(&new.base);
+    rest.cache.clone_from(&new.cache);
+    rest.lock_wait_max = new.lock_wait_max;
+    rest.control.clone_from(&new.control);
+    rest.manager = new.manager;
+    rest.volumes.clone_from(&new.volumes);
+    rest.qos_groups.clone_from(&new.qos_groups);
+    // They follow from the rest.
+    rest.lines.clone_from(&new.lines);
+    rest.warnings.clone_from(&new.warnings);
+    rest != *new
 }
 
 /// Keys of `[cache]` that differ.

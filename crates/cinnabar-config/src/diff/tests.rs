@@ -1,7 +1,7 @@
 //! Each key by its name.
 
 use super::*;
-use crate::{Config, file};
+use crate::file;
 use cinnabar_text::toml_reader::Source;
 use std::path::Path;
 
@@ -137,6 +137,7 @@ fn each_key_has_its_name() {
             }
         }
         assert!(volume_keys(&a.volumes[0], &a.volumes[0]).is_empty());
+        assert!(!differ_elsewhere(a, b), "{section}.{key}");
     }
 }
 

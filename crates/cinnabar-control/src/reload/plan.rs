@@ -4,8 +4,8 @@
 use super::report::{KeptReason, KeptReport, RestartReport};
 use crate::configured::{Configured, volume_of};
 use cinnabar_config::diff::{
-    LIVE_MANAGER_KEYS, LIVE_VOLUME_KEYS, cache_keys, change_of, control_keys, group_names,
-    manager_keys, volume_keys,
+    ANOTHER, LIVE_MANAGER_KEYS, LIVE_VOLUME_KEYS, cache_keys, change_of, control_keys,
+    differ_elsewhere, group_names, manager_keys, volume_keys,
 };
 use cinnabar_config::settings::{Ack, CacheConfig, VolumeMode};
 use cinnabar_config::{Config, ManagerConfig};
@@ -66,6 +66,9 @@ pub(super) fn plan(
     plan.manager(was, new);
     for name in group_names(&was.running.qos_groups, &new.qos_groups) {
         plan.restart.push(RestartReport::named("qos_group", &name));
+    }
+    if differ_elsewhere(&was.running, new) {
+        plan.restart.push(RestartReport::new(ANOTHER));
     }
     for volume in &new.volumes {
         plan.volume(was, volume, now);

@@ -49,6 +49,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         // The command line does not let this happen.
         (None, None) => return Err(Failure::of_usage("nothing to serve", "--config or --demo")),
     };
+    if demo.is_some() {
+        // It is not the operator's to change: SIGHUP ends it, and nothing is written into it.
+        config.text = None;
+    }
     config.give(Given { force: args.force, io: args.io });
     for warning in &config.warnings {
         tracing::warn!("{warning}");
