@@ -16,6 +16,7 @@ mod migration;
 mod nbd_backend;
 mod qemu;
 mod record;
+mod reload;
 mod restart;
 mod unit;
 mod verify;
@@ -85,6 +86,7 @@ fn main() -> ExitCode {
         .chain(nbd_backend::CASES)
         .chain(bench::CASES)
         .chain(record::CASES)
+        .chain(reload::CASES)
         .chain(unit::CASES)
         .chain(api::CASES)
         .map(Case::into_trial)

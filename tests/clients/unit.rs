@@ -28,7 +28,7 @@ fn shipped() -> Result<Unit> {
     Unit::read(&Path::new(env!("CARGO_MANIFEST_DIR")).join("../packaging/cinnabar.service"))
 }
 
-fn is_root(case: &str) -> bool {
+pub(crate) fn is_root(case: &str) -> bool {
     let root = rustix::process::geteuid().is_root();
     if !root {
         eprintln!("skipped: {case} needs root");
@@ -104,7 +104,7 @@ fn become_user(user: u32, groups: &[u32]) -> rustix::io::Result<()> {
 }
 
 /// Connects as a guest's account that is a member of these groups.
-fn connect_as(socket: &Path, groups: &[u32]) -> std::io::Result<UnixStream> {
+pub(crate) fn connect_as(socket: &Path, groups: &[u32]) -> std::io::Result<UnixStream> {
     std::thread::scope(|scope| {
         let connect = || {
             // Not the account of the daemon: its owner may connect in any case.

@@ -94,6 +94,14 @@ impl Site {
         self.spawn(&["serve", "--config"], &file, |_| Ok(()))
     }
 
+    /// Starts a daemon here with the configuration that is there, and waits until it is ready.
+    ///
+    /// # Errors
+    /// As for [`Site::serve`].
+    pub fn serve_again(&self) -> Result<Daemon> {
+        self.spawn(&["serve", "--config"], &self.path("cinnabar.toml"), |_| Ok(()))?.ready()
+    }
+
     /// Starts a daemon here under what `prepare` does to its command, and waits until it is ready.
     ///
     /// # Errors

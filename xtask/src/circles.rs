@@ -33,8 +33,10 @@ const ALLOWED: &[Allowed] = &[
             "events",
             "history",
             "migrate",
+            "persist",
             "policy",
             "recordings",
+            "reload::*",
             "warm",
         ],
         reason: "the table of routes names the handlers, which answer with its types; its \

@@ -8,7 +8,7 @@ use super::sections::{read_groups, read_volumes};
 use super::units::show_size;
 use super::values::{choice_of, normal, quantity, up_to};
 use super::volume::check_socket_path;
-use super::{Config, ControlConfig, Lines};
+use super::{Config, ControlConfig, FileText, Given, Lines};
 use crate::settings::{CacheConfig, EvictionMode, IoMode, WriteLogConfig, WriteMemoryConfig};
 use cinnabar_backend::write_memory::{WRITE_MEMORY_BYTES_MAX, WRITE_MEMORY_BYTES_MIN};
 use cinnabar_engine::Endurance;
@@ -51,21 +51,30 @@ const STOP_WAIT_S: u64 = 60;
 /// # Errors
 /// The first thing that is wrong, with its line and a hint.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
-    let whole = |message: String, hint: &str| ConfigError {
-        file: path.to_owned(),
-        line: None,
-        message,
-        hint: hint.to_owned(),
-    };
-    let text = read(path).map_err(|(message, hint)| whole(message, hint))?;
-    // The folder must be absolute, for the daemon hands paths to other threads and clients.
-    let absolute = std::path::absolute(path)
-        .map_err(|error| whole(format!("no working directory: {error}"), "cd to a folder"))?;
-    let base = absolute.parent().unwrap_or(Path::new("/")).to_owned();
-    parse(Source { file: path, text: &text }, &base)
+    let text = read(path).map_err(|(message, hint)| whole(path, message, hint))?;
+    of_text(path, text)
 }
 
-fn read(path: &Path) -> Result<String, (String, &'static str)> {
+/// Checks a text as that of the configuration file at `path`.
+///
+/// # Errors
+/// The first thing that is wrong, with its line and a hint.
+pub fn of_text(path: &Path, text: String) -> Result<Config, ConfigError> {
+    // The folder must be absolute, for the daemon hands paths to other threads and clients.
+    let absolute = std::path::absolute(path)
+        .map_err(|error| whole(path, format!("no working directory: {error}"), "cd to a folder"))?;
+    let base = absolute.parent().unwrap_or(Path::new("/")).to_owned();
+    let mut config = parse(Source { file: path, text: &text }, &base)?;
+    config.text = Some(FileText { path: absolute, text });
+    Ok(config)
+}
+
+/// An error of the file as a whole.
+fn whole(path: &Path, message: String, hint: &str) -> ConfigError {
+    ConfigError { file: path.to_owned(), line: None, message, hint: hint.to_owned() }
+}
+
+pub(super) fn read(path: &Path) -> Result<String, (String, &'static str)> {
     use std::io::Read;
     let cannot = |error: std::io::Error| {
         let hint = match error.kind() {
@@ -121,6 +130,8 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
         read_volumes(source, volumes, base, (&cache, &control), (&mut lines, &mut looks))?;
     Ok(Config {
         file: source.file.to_owned(),
+        text: None,
+        given: Given::default(),
         base: base.to_owned(),
         warnings: volumes.iter().flat_map(warnings).chain(looks.warnings()).collect(),
         cache,
@@ -324,10 +335,11 @@ fn read_control(
     section: Option<Section<'_>>,
     base: &Path,
 ) -> Result<ControlConfig, ConfigError> {
-    let (mut socket, mut http, mut stop_wait) = (None, None, None);
+    let (mut socket, mut socket_group, mut http, mut stop_wait) = (None, None, None, None);
     let (mut api, mut peers) = (None, None);
     if let Some(mut section) = section {
         socket = section.string("socket")?;
+        socket_group = section.string("socket_group")?;
         http = section.string("http")?;
         stop_wait = section.number("stop_wait_s")?;
         api = read_api(source, &mut section, base, http.is_some())?;
@@ -338,8 +350,14 @@ fn read_control(
     let name = socket.map_or_else(|| "control.sock".to_owned(), |socket| socket.value);
     let socket = normal(&base.join(name));
     check_socket_path(&socket).map_err(|(message, hint)| source.error(line, message, hint))?;
+    if let Some(Located { line, .. }) = socket_group.as_ref().filter(|group| group.value.is_empty())
+    {
+        let hint = "name a group of this host, or leave it out";
+        return Err(source.error(Some(*line), "socket_group is empty", hint));
+    }
     Ok(ControlConfig {
         socket,
+        socket_group: socket_group.map(|group| group.value),
         http: http.map(|http| loopback(source, &http)).transpose()?,
         api,
         peers,

@@ -4,6 +4,8 @@
 
 pub mod checks;
 mod control_api;
+pub mod diff;
+pub mod edit;
 mod error;
 mod file;
 pub mod looks;
@@ -11,6 +13,7 @@ mod manager;
 pub mod parent;
 pub mod peer;
 mod planned;
+pub mod replace;
 mod sections;
 pub mod settings;
 #[cfg(test)]
@@ -21,11 +24,11 @@ pub mod volume;
 
 pub use cinnabar_text::ConfigError;
 pub use error::SettingError;
-pub use file::load;
+pub use file::{load, of_text};
 pub use planned::ManagerConfig;
 pub use volume::VolumeInput;
 
-use crate::settings::{CacheConfig, QosGroupConfig, VolumeConfig};
+use crate::settings::{CacheConfig, IoMode, QosGroupConfig, VolumeConfig};
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -35,6 +38,10 @@ use std::time::Duration;
 pub struct Config {
     /// The file it came from.
     pub file: PathBuf,
+    /// That file as it was read; `None`: there is none, as for a demonstration.
+    pub text: Option<FileText>,
+    /// What the command line said beside it.
+    pub given: Given,
     /// The folder that relative paths are taken from.
     pub base: PathBuf,
     /// The cache device.
@@ -55,11 +62,31 @@ pub struct Config {
     pub warnings: Vec<String>,
 }
 
+/// A configuration file as it was read.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FileText {
+    /// Its path, absolute.
+    pub path: PathBuf,
+    /// All of it.
+    pub text: String,
+}
+
+/// What the command line said beside the file.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// Format the cache device even if it holds something else.
+    pub force: bool,
+    /// How I/O is done, whatever the file says.
+    pub io: Option<IoMode>,
+}
+
 /// How operators reach the daemon.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ControlConfig {
     /// The control socket.
     pub socket: PathBuf,
+    /// Members of this group, a name or number, may use it; `None`: the daemon's account alone.
+    pub socket_group: Option<String>,
     /// Metrics over HTTP, loopback only; `None`: nowhere.
     pub http: Option<SocketAddr>,
     /// The control API at the same address; `None`: on the control socket only.
@@ -120,6 +147,13 @@ pub enum Subject {
 }
 
 impl Config {
+    /// What the command line says counts instead of the file.
+    pub fn give(&mut self, given: Given) {
+        self.given = given;
+        self.cache.force = given.force;
+        self.cache.io = given.io.unwrap_or(self.cache.io);
+    }
+
     /// The line that an error about `subject` belongs to.
     pub fn line_of(&self, subject: &Subject) -> Option<usize> {
         match subject {

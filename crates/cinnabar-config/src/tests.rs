@@ -69,7 +69,7 @@ fn defaults_are_those_of_the_guide() {
     assert_eq!(config.cache.device_timeout, Duration::from_secs(30));
     assert_eq!(config.control.stop_wait_max, Duration::from_mins(1));
     assert_eq!(config.control.socket, Path::new("/base/control.sock"));
-    assert_eq!(config.control.http, None);
+    assert_eq!((config.control.http, config.control.socket_group), (None, None));
     let volume = &config.volumes[0];
     assert_eq!(volume.nbd, Some(NbdAddress::Unix("/base/a b.sock".into())));
     assert_eq!(volume.bypass_sequential_bytes, 16 << 20);
@@ -103,6 +103,7 @@ destage_pace = false
 drain_on_stop = false
 [control]
 socket = "../run/c.sock"
+socket_group = "operators"
 http = "localhost:0"
 stop_wait_s = 5
 [[volume]]
@@ -137,6 +138,7 @@ backend_timeout_s = 0
     assert_eq!(config.cache.device_timeout, Duration::from_secs(7));
     assert_eq!(config.cache.state_dir, Path::new("/base/../state"));
     assert_eq!(config.control.socket, Path::new("/base/../run/c.sock"));
+    assert_eq!(config.control.socket_group.as_deref(), Some("operators"));
     assert_eq!(config.control.http, "127.0.0.1:0".parse().ok());
     assert_eq!(config.control.stop_wait_max, Duration::from_secs(5));
     let volume = &config.volumes[0];
@@ -185,6 +187,7 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("[control]\npeers = \"b:1\"\npeers_token_file = \"t\"\n", 5, "not an address", "10.0.0.1"),
     ("[control]\npeers = \"[::1]:0\"\npeers_token_file = \"t\"\n", 5, "the port is 0", "10.0.0.1"),
     ("[control]\npeers = \"[::1]:1\"\npeers_token_file = \"\"\n", 6, "not a path", "0600"),
+    ("[control]\nsocket_group = \"\"\n", 5, "socket_group is empty", "a group of this host"),
     ("[control]\napi = 1\n", 5, "must be true or false", "true"),
     ("[control]\ntoken_file = \"t\"\n", 5, "token_file without api", "api = true"),
     ("[control]\napi = false\nallowed_hosts = [\"a\"]\n", 6, "without api", "api = true"),

@@ -30,6 +30,8 @@ pub const BACKEND_TIMEOUT_S: u64 = 0;
 const SHARE_WEIGHT_MAX: u16 = 1000;
 /// Longest name of a group of volumes: the path of a socket fits.
 const QOS_GROUP_BYTES_MAX: usize = 255;
+/// Mode of unix sockets unless the volume says otherwise.
+const SOCKET_MODE: u32 = 0o660;
 /// Longest that can be asked for.
 const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
 
@@ -277,7 +279,9 @@ impl VolumeInput {
                     u32::from_str_radix(text, 8).ok().filter(|mode| digits && *mode <= 0o777);
                 let message = format!("socket_mode: {text:?} is not a file mode");
                 let hint = "write it in octal, such as socket_mode = \"0660\"";
-                Some(mode.ok_or_else(|| SettingError::new("socket_mode", message, hint))?)
+                let mode = mode.ok_or_else(|| SettingError::new("socket_mode", message, hint))?;
+                // The default is the same whether it is said or not.
+                Some(mode).filter(|mode| *mode != SOCKET_MODE)
             }
         };
         if self.socket_group.as_ref().is_some_and(String::is_empty) {

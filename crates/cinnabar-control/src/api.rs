@@ -4,7 +4,8 @@
 
 use super::describe::{self, Asks, Changes, ChangesNamed};
 use super::observer::Observer;
-use super::{Control, Phase, actions, events, history, migrate, policy, recordings, warm};
+use super::persist::{self, PersistQuery};
+use super::{Control, Phase, actions, events, history, migrate, policy, recordings, reload, warm};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{Method, StatusCode};
@@ -13,6 +14,7 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::{Router, body::Bytes};
 pub use cinnabar_api::ErrorBody;
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
+use cinnabar_config::edit::{Edit, Setting};
 use cinnabar_config::looks::Looks;
 use cinnabar_config::units::parse_share;
 use cinnabar_config::volume::{check_ack, check_order, fill_limit, one_of, qos_settings};
@@ -90,6 +92,9 @@ struct RemoveQuery {
     /// Forget writes that the back end does not have yet.
     #[serde(default)]
     discard_dirty: bool,
+    /// Take it out of the configuration file as well.
+    #[serde(default)]
+    persist: bool,
 }
 
 /// What a handler fails with.
@@ -107,6 +112,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
         .routes(routes!(ready))
         .routes(routes!(version))
         .routes(routes!(describe::describe))
+        .routes(routes!(reload::reload))
         .routes(routes!(list, add))
         .routes(routes!(change, remove))
         .routes(routes!(resize))
@@ -204,17 +210,30 @@ async fn list(State(control): State<Arc<Control>>) -> Answer<Json<Vec<VolumeRepo
     Ok(Json(control.status().await?.volumes.iter().map(VolumeReport::new).collect()))
 }
 
-/// Serve another volume, until the daemon ends
+/// Serve another volume, until the daemon ends or, with `persist`, from now on
 #[utoipa::path(post, path = "/v1/volumes", tag = "volumes", operation_id = "add_volume",
+    params(PersistQuery),
     request_body(content = VolumeInput, content_type = "application/json"),
     responses((status = 201, description = "It is served", body = VolumeReport), Changes))]
 async fn add(
     State(control): State<Arc<Control>>,
+    query: Result<Query<PersistQuery>, QueryRejection>,
     body: Bytes,
 ) -> Answer<(StatusCode, Json<VolumeReport>)> {
+    let Query(PersistQuery { persist }) = query?;
     let input: VolumeInput = from_json(&body)?;
     let volume = input.check(&control.base)?;
-    let _one_at_a_time = control.changes.lock().await;
+    let name = volume.name.clone();
+    let edit = persist.then(|| Edit::Add(Box::new(input)));
+    let adds = {
+        let control = Arc::clone(&control);
+        async move { add_in_turn(&control, volume).await }
+    };
+    persist::change(&control, edit, adds).await?;
+    Ok((StatusCode::CREATED, Json(report_of(&control, &name).await?)))
+}
+
+async fn add_in_turn(control: &Control, volume: VolumeConfig) -> Answer<()> {
     let now = control.status().await?;
     let others = || now.volumes.iter().map(|volume| &volume.config);
     if others().any(|other| other.name == volume.name) {
@@ -227,10 +246,8 @@ async fn add(
     for warning in cinnabar_config::checks::warnings(&volume) {
         tracing::warn!("{warning}");
     }
-    let name = volume.name.clone();
     let message = |answer| Message::AddVolume(Box::new(volume), answer);
-    control.ask(control.change_wait_max, message).await?;
-    Ok((StatusCode::CREATED, Json(report_of(&control, &name).await?)))
+    Ok(control.ask(control.change_wait_max, message).await?)
 }
 
 /// Checks a new volume against those that are there. Their files are looked at by another thread: this
@@ -255,18 +272,34 @@ async fn check_files(
 
 /// Change settings of a volume; what is absent stays
 #[utoipa::path(patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
-    params(("name" = String, Path, description = "The volume")),
+    params(("name" = String, Path, description = "The volume"), PersistQuery),
     request_body(content = ChangeInput, content_type = "application/json"),
     responses((status = 200, description = "It is changed", body = VolumeReport), ChangesNamed))]
 async fn change(
     State(control): State<Arc<Control>>,
     name: VolumeName,
+    query: Result<Query<PersistQuery>, QueryRejection>,
     body: Bytes,
 ) -> Answer<Json<VolumeReport>> {
     let Path(name) = name?;
+    let Query(PersistQuery { persist }) = query?;
     let input = from_json::<ChangeInput>(&body)?;
-    let mut change = input.check()?;
-    let _one_at_a_time = control.changes.lock().await;
+    let change = input.check()?;
+    let edit = persist.then(|| Edit::Set { name: name.clone(), keys: input.keys() });
+    let changes = {
+        let (control, name) = (Arc::clone(&control), name.clone());
+        async move { change_in_turn(&control, name, input, change).await }
+    };
+    persist::change(&control, edit, changes).await?;
+    Ok(Json(report_of(&control, &name).await?))
+}
+
+async fn change_in_turn(
+    control: &Control,
+    name: String,
+    input: ChangeInput,
+    mut change: VolumeChange,
+) -> Answer<()> {
     let now = control.status().await?;
     let old = now.volumes.iter().find(|volume| volume.config.name == name);
     let mut new = old.ok_or_else(|| not_found(&name))?.config.clone();
@@ -281,9 +314,8 @@ async fn change(
     check_ack(new.ack, new.nbd.as_ref())?;
     check_order(new.share_min, new.share_max)?;
     check_shares(&now, &new)?;
-    let message = |answer| Message::SetVolume { name: name.clone(), change, answer };
-    control.ask(control.change_wait_max, message).await?;
-    Ok(Json(report_of(&control, &name).await?))
+    let message = |answer| Message::SetVolume { name, change, answer };
+    Ok(control.ask(control.change_wait_max, message).await?)
 }
 
 /// Detach a volume and forget it
@@ -296,10 +328,16 @@ async fn remove(
     query: Result<Query<RemoveQuery>, QueryRejection>,
 ) -> Answer<StatusCode> {
     let Path(name) = name?;
-    let Query(RemoveQuery { force, discard_dirty }) = query?;
-    let _one_at_a_time = control.changes.lock().await;
-    let message = |answer| Message::RemoveVolume { name, force, discard_dirty, answer };
-    control.ask(control.change_wait_max, message).await?;
+    let Query(RemoveQuery { force, discard_dirty, persist }) = query?;
+    let edit = persist.then(|| Edit::Remove(name.clone()));
+    let removes = {
+        let control = Arc::clone(&control);
+        async move {
+            let message = |answer| Message::RemoveVolume { name, force, discard_dirty, answer };
+            Ok(control.ask(control.change_wait_max, message).await?)
+        }
+    };
+    persist::change(&control, edit, removes).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -336,7 +374,7 @@ fn check_shares(now: &DataStatus, new: &VolumeConfig) -> Result<(), SettingError
 }
 
 async fn unknown() -> Failed {
-    let hint = "there are /v1/status, ready, version, volumes, recordings, policy, history, events and cache";
+    let hint = "there are /v1/status, ready, version, reload, volumes, recordings, policy, history, events and cache";
     Failed(StatusCode::NOT_FOUND, ErrorBody { error: "no such path".into(), hint: hint.into() })
 }
 
@@ -360,6 +398,23 @@ pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
 }
 
 impl ChangeInput {
+    /// What it says, as keys of a `[[volume]]`.
+    fn keys(&self) -> Vec<(&'static str, Setting)> {
+        let text = |value: Option<&String>| value.cloned().map(Setting::Text);
+        let number = |value: Option<u64>| value.map(Setting::Number);
+        let keys = [
+            ("mode", text(self.mode.as_ref())),
+            ("ack", text(self.ack.as_ref())),
+            ("share_min", text(self.share_min.as_ref())),
+            ("share_max", text(self.share_max.as_ref())),
+            ("fill_limit", text(self.fill_limit.as_ref())),
+            ("iops_reservation", number(self.iops_reservation)),
+            ("iops_limit", number(self.iops_limit)),
+            ("iops_weight", number(self.iops_weight)),
+        ];
+        keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
+    }
+
     fn check(&self) -> Result<VolumeChange, SettingError> {
         if *self == Self::default() {
             let hint = "give mode, ack, share_min, share_max, fill_limit, iops_reservation, iops_limit or iops_weight";

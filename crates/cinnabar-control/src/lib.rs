@@ -7,8 +7,11 @@
 
 pub mod actions;
 pub mod api;
+pub mod configured;
 pub mod describe;
 mod events;
+#[cfg(test)]
+mod fake;
 #[cfg(test)]
 mod flood;
 mod history;
@@ -17,8 +20,10 @@ pub mod life;
 pub mod migrate;
 pub mod observer;
 pub mod path;
+mod persist;
 pub mod policy;
 pub mod recordings;
+pub mod reload;
 pub mod server;
 pub mod socket;
 #[cfg(test)]
@@ -26,6 +31,7 @@ mod tests;
 mod ui;
 pub mod warm;
 
+use self::configured::Configured;
 use self::observer::Observer;
 use cinnabar_manager::{Handle, Query};
 use cinnabar_messages::recording::RECORDINGS_MAX;
@@ -33,7 +39,7 @@ use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, Data
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
 
 /// Longest wait for a status: the data thread answers between two events.
 pub const STATUS_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -54,7 +60,7 @@ pub struct Control {
     /// Longest wait for a command that opens, detaches or flushes something.
     pub change_wait_max: Duration,
     /// One change of the set of volumes at a time.
-    changes: tokio::sync::Mutex<()>,
+    changes: Arc<tokio::sync::Mutex<()>>,
     /// Places for recordings, each taken until all of it was sent.
     recordings: Arc<Semaphore>,
     /// Places for questions of the status: clients must not fill the queue with them.
@@ -62,6 +68,8 @@ pub struct Control {
     /// Places for questions of plans, for the same reason.
     plans: Arc<Semaphore>,
     phase: Mutex<Phase>,
+    /// What it runs with, if there is a file that can be read again.
+    configured: Mutex<Option<Configured>>,
     /// The manager, once it runs; there may be none.
     manager: OnceLock<Handle>,
     /// What happened, and happens.
@@ -83,7 +91,7 @@ impl Control {
     /// Before anything is opened.
     pub fn new(base: PathBuf, socket: PathBuf, change_wait_max: Duration) -> Arc<Self> {
         let phase = Mutex::new(Phase::Starting);
-        let changes = tokio::sync::Mutex::new(());
+        let changes = Arc::default();
         let recordings = Arc::new(Semaphore::new(RECORDINGS_MAX));
         let statuses = Arc::new(Semaphore::new(STATUSES_MAX));
         let plans = Arc::new(Semaphore::new(PLANS_MAX));
@@ -97,6 +105,7 @@ impl Control {
             statuses,
             plans,
             phase,
+            configured: Mutex::default(),
             manager,
             observer: Arc::default(),
         })
@@ -131,6 +140,11 @@ impl Control {
     /// Goes on to the next phase.
     pub fn enter(&self, phase: Phase) {
         *self.phase.lock().unwrap_or_else(PoisonError::into_inner) = phase;
+    }
+
+    /// The turn among changes, for one that is brought to its end even if its client leaves.
+    async fn turn(&self) -> OwnedMutexGuard<()> {
+        Arc::clone(&self.changes).lock_owned().await
     }
 
     /// Sends a message and waits for its answer.

@@ -1,4 +1,5 @@
-//! The control socket's file: taken over from the dead, closed to others, removed at the end.
+//! The control socket's file: taken over from the dead, closed to all but the daemon's account and a
+//! group if one is configured, removed at the end.
 
 use cinnabar_frontend::{ListenError, SocketAccess, UnixListener};
 use std::io;
@@ -7,8 +8,10 @@ use std::path::{Path, PathBuf};
 
 /// Only the daemon's own user.
 const MODE: u32 = 0o600;
+/// And members of a group.
+const GROUP_MODE: u32 = 0o660;
 
-/// A listening control socket, mode 0600; its file is removed when dropped, if it is still ours.
+/// A listening control socket; its file is removed when dropped, if it is still ours.
 #[derive(Debug)]
 pub struct ControlSocket {
     listener: Option<net::UnixListener>,
@@ -28,6 +31,20 @@ pub enum SocketError {
     /// Another account's socket.
     #[error("{} is a socket of another account, which may be in use", .0.display())]
     Denied(PathBuf),
+    /// No such group.
+    #[error("socket_group: there is no group {0:?}")]
+    NoGroup(String),
+    /// The process may not give the socket to that group.
+    #[error(
+        "socket_group: can't give {} to the group {group:?}: the daemon is not a member, nor root",
+        path.display()
+    )]
+    GroupDenied {
+        /// The socket.
+        path: PathBuf,
+        /// Its group to be.
+        group: String,
+    },
     /// The kernel refused.
     #[error("can't listen on {}: {source}", path.display())]
     Io {
@@ -47,6 +64,12 @@ impl SocketError {
             Self::Denied(_) => {
                 "start it as the account that made the socket, or set another socket in [control]"
             }
+            Self::NoGroup(_) => {
+                "socket_group names a group of this host, or its number: getent group lists them"
+            }
+            Self::GroupDenied { .. } => {
+                "make the daemon's account a member of socket_group (SupplementaryGroups= in its unit)"
+            }
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "the account that it runs under must be allowed to write the folder"
             }
@@ -56,17 +79,21 @@ impl SocketError {
 }
 
 impl ControlSocket {
-    /// Listens at `path`. A socket that nobody listens on is a dead daemon's and is replaced.
+    /// Listens at `path`, with mode 0600, or 0660 for members of `group`. A socket that nobody listens
+    /// on is a dead daemon's and is replaced.
     ///
     /// # Errors
     /// [`SocketError`].
-    pub fn bind(path: &Path) -> Result<Self, SocketError> {
-        let access = SocketAccess { mode: Some(MODE), group: None };
+    pub fn bind(path: &Path, group: Option<&str>) -> Result<Self, SocketError> {
+        let mode = Some(if group.is_some() { GROUP_MODE } else { MODE });
+        let access = SocketAccess { mode, group: group.map(ToOwned::to_owned) };
         let failed = |source| SocketError::Io { path: path.to_owned(), source };
         let file = UnixListener::new(path, &access).map_err(|error| match error {
             ListenError::InUse(_) if access_denied(path) => SocketError::Denied(path.to_owned()),
             ListenError::InUse(_) => SocketError::InUse(path.to_owned()),
             ListenError::NotASocket(path) => SocketError::Foreign(path),
+            ListenError::NoGroup(group) => SocketError::NoGroup(group),
+            ListenError::GroupDenied { path, group } => SocketError::GroupDenied { path, group },
             ListenError::Io { source, .. } => failed(source),
             other => failed(io::Error::new(io::ErrorKind::InvalidInput, other)),
         })?;
@@ -96,10 +123,10 @@ mod tests {
         let path = dir.path().join("c.sock");
         // std leaves the file behind, as a killed daemon does.
         drop(net::UnixListener::bind(&path).expect("a socket"));
-        let socket = ControlSocket::bind(&path).expect("nobody listens");
+        let socket = ControlSocket::bind(&path, None).expect("nobody listens");
         let mode = std::fs::metadata(&path).expect("it exists").permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
-        assert!(matches!(ControlSocket::bind(&path), Err(SocketError::InUse(_))));
+        assert!(matches!(ControlSocket::bind(&path, None), Err(SocketError::InUse(_))));
         assert!(path.exists(), "the living one keeps its file");
         drop(socket);
         assert!(!path.exists());
@@ -113,7 +140,7 @@ mod tests {
         rustix::net::listen(&busy, 0).expect("a shorter queue");
         // Its queue is full with one that waits.
         let waits = net::UnixStream::connect(&path).expect("it listens");
-        assert!(matches!(ControlSocket::bind(&path), Err(SocketError::InUse(_))));
+        assert!(matches!(ControlSocket::bind(&path, None), Err(SocketError::InUse(_))));
         drop((waits, busy));
     }
 
@@ -121,11 +148,27 @@ mod tests {
     fn a_successors_socket_is_not_removed() {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("c.sock");
-        let first = ControlSocket::bind(&path).expect("nobody listens");
+        let first = ControlSocket::bind(&path, None).expect("nobody listens");
         std::fs::rename(&path, dir.path().join("moved.sock")).expect("it is ours");
-        let _second = ControlSocket::bind(&path).expect("nobody listens there");
+        let _second = ControlSocket::bind(&path, None).expect("nobody listens there");
         drop(first);
         assert!(path.exists());
+    }
+
+    #[test]
+    fn a_group_is_let_in_and_nobody_else() {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("c.sock");
+        // The process is in it, so that this needs no rights.
+        let own = rustix::process::getgid().as_raw();
+        let socket = ControlSocket::bind(&path, Some(&own.to_string())).expect("it is a member");
+        let meta = std::fs::metadata(&path).expect("it exists");
+        assert_eq!(meta.permissions().mode() & 0o777, 0o660);
+        assert_eq!(std::os::unix::fs::MetadataExt::gid(&meta), own);
+        drop(socket);
+        let unknown = ControlSocket::bind(&path, Some("no-such-group-of-cinnabar"));
+        assert!(matches!(unknown, Err(SocketError::NoGroup(_))), "{unknown:?}");
+        assert!(!path.exists(), "nobody may connect to what is left behind");
     }
 
     #[test]
@@ -133,9 +176,9 @@ mod tests {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("notes.txt");
         std::fs::write(&path, "precious").expect("a file");
-        assert!(matches!(ControlSocket::bind(&path), Err(SocketError::Foreign(_))));
+        assert!(matches!(ControlSocket::bind(&path, None), Err(SocketError::Foreign(_))));
         assert_eq!(std::fs::read_to_string(&path).expect("it is there"), "precious");
         let nowhere = dir.path().join("no/c.sock");
-        assert!(matches!(ControlSocket::bind(&nowhere), Err(SocketError::Io { .. })));
+        assert!(matches!(ControlSocket::bind(&nowhere, None), Err(SocketError::Io { .. })));
     }
 }

@@ -151,7 +151,7 @@ fn operations() -> Vec<(String, String, &'static str)> {
                 ("patch", _) => r#"{"mode":"write-around"}"#,
                 ("post", "/v1/cache/replace") => r#"{"device":"new.img"}"#,
                 ("post", "/v1/recordings") => r#"{"all":true}"#,
-                ("post", "/v1/policy/plan") => "{}",
+                ("post", "/v1/policy/plan" | "/v1/reload") => "{}",
                 ("put", _) | ("post", "/v1/cache/resize") => r#"{"size":"1GiB"}"#,
                 ("post", path) if path.ends_with("invalidate") => "{}",
                 ("post", path) if path.ends_with("/give") => r#"{"epoch":1}"#,
@@ -192,8 +192,8 @@ fn without_the_token_nothing_reaches_the_data_plane_and_with_it_everything_does(
         }
         assert_eq!(site.reached(), 0, "{method} {path}");
         let (code, _) = site.ask(&method, &path, &format!("host: [::1]\r\n{RIGHT}"), body);
-        if path.starts_with("/v1/policy/") {
-            assert_eq!(code, 422, "there is no manager: {method} {path}");
+        if path.starts_with("/v1/policy/") || path == "/v1/reload" {
+            assert_eq!(code, 422, "there is no manager, and no file: {method} {path}");
             continue;
         }
         assert_eq!(code, 503, "the data plane does not answer: {method} {path}");

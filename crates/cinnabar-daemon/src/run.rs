@@ -5,7 +5,8 @@
 use super::signals::Signals;
 use crate::dataplane;
 use cinnabar_api::{Token, TokenError};
-use cinnabar_config::Config;
+use cinnabar_config::{Config, ControlConfig};
+use cinnabar_control::reload::report::ReloadInput;
 use cinnabar_control::server::serve;
 use cinnabar_control::socket::{ControlSocket, SocketError};
 use cinnabar_control::{Control, Phase, api, http, observer};
@@ -19,6 +20,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 
 /// Added to the deadline of a stop before the control plane gives up on the data plane.
@@ -102,7 +104,10 @@ impl RunError {
 pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // First of all: a second daemon by mistake is told so at once.
-    let mut socket = ControlSocket::bind(&config.control.socket)?;
+    let mut socket = {
+        let ControlConfig { socket, socket_group, .. } = &config.control;
+        ControlSocket::bind(socket, socket_group.as_deref())?
+    };
     let (api, peers) = (config.control.api.as_ref(), config.control.peers.as_ref());
     let tokens =
         [api.and_then(|api| api.token_file.as_ref()), peers.map(|peers| &peers.token_file)];
@@ -155,6 +160,9 @@ async fn live(
     on_ready: impl FnOnce(),
 ) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
+    // Without a file there is nothing to read again: it ends as a program on a terminal does.
+    let hangup = config.text.as_ref().and_then(|_| signals.take_hangup());
+    control.set_config(config);
     let cancel = Arc::new(AtomicBool::new(false));
     let mut starting = start(config, Arc::clone(&cancel))?;
     notify(&[NotifyState::Status("opening cache and volumes")]);
@@ -190,6 +198,9 @@ async fn live(
         tracing::info!(volumes = config.volumes.len(), "ready");
         notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
         on_ready();
+        if let Some(hangup) = hangup {
+            tokio::spawn(reload_on(hangup, Arc::clone(control)));
+        }
         let folder = &config.cache.state_dir;
         let observes = tokio::spawn(observer::observe(Arc::clone(control), folder.clone()));
         tokio::select! {
@@ -199,14 +210,33 @@ async fn live(
         observes.abort();
         observer::finish(control, folder).await;
     }
+    let stop_wait_max = control.stop_wait_max().unwrap_or(config.control.stop_wait_max);
     control.enter(Phase::Stopping);
     notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
     tokio::select! {
-        result = stop(&commands, &mut ended, config.control.stop_wait_max) => {
+        result = stop(&commands, &mut ended, stop_wait_max) => {
             control.recordings_sent(RECORDINGS_GRACE).await;
             result
         }
         () = signals.next() => Err(RunError::Impatient),
+    }
+}
+
+/// Reads the configuration again at each SIGHUP; those that come meanwhile are one. The log has what
+/// came of it, and the service manager how the last one went.
+async fn reload_on(mut hangup: Signal, control: Arc<Control>) {
+    while hangup.recv().await.is_some() {
+        let status = match control.reload(ReloadInput::default()).await {
+            Ok(report) if report.failures().next().is_none() => "serving".to_owned(),
+            Ok(report) => {
+                let failed = report.failures().count();
+                format!("serving; {failed} changes of the configuration have failed, see the log")
+            }
+            // Told as a whole when it stops.
+            Err(error) if error.kind == CommandErrorKind::Stopping => continue,
+            Err(error) => format!("serving; the configuration was not read again: {error}"),
+        };
+        notify(&[NotifyState::Status(&status)]);
     }
 }
 

@@ -1,10 +1,14 @@
-//! The signals that ask a process to end: SIGTERM, SIGINT, SIGHUP.
+//! The signals that ask a process to end: SIGTERM, SIGINT, and SIGHUP unless that means something else.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 /// See the module.
 #[derive(Debug)]
-pub struct Signals([Signal; 3]);
+pub struct Signals {
+    terminate: Signal,
+    interrupt: Signal,
+    hangup: Option<Signal>,
+}
 
 impl Signals {
     /// Takes them from now on; without a waiter they do nothing any more.
@@ -12,20 +16,32 @@ impl Signals {
     /// # Errors
     /// What the system says.
     pub fn new() -> std::io::Result<Self> {
-        Ok(Self([
-            signal(SignalKind::terminate())?,
-            signal(SignalKind::interrupt())?,
-            signal(SignalKind::hangup())?,
-        ]))
+        Ok(Self {
+            terminate: signal(SignalKind::terminate())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            hangup: Some(signal(SignalKind::hangup())?),
+        })
+    }
+
+    /// SIGHUP is no request to end any more, but for its taker to wait for.
+    pub fn take_hangup(&mut self) -> Option<Signal> {
+        self.hangup.take()
     }
 
     /// Waits for the next one.
     pub async fn next(&mut self) {
-        let [terminate, interrupt, hangup] = &mut self.0;
+        let hangup = async {
+            match &mut self.hangup {
+                Some(signal) => {
+                    let _open = signal.recv().await;
+                }
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
-            _ = terminate.recv() => {}
-            _ = interrupt.recv() => {}
-            _ = hangup.recv() => {}
+            _ = self.terminate.recv() => {}
+            _ = self.interrupt.recv() => {}
+            () = hangup => {}
         }
     }
 }

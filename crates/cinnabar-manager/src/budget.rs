@@ -23,6 +23,11 @@ impl Budget {
         Self { endurance, looks_at_us: now_us, admits: true }
     }
 
+    /// So many bytes a day from now on; what was written before still counts.
+    pub(super) fn set(&mut self, bytes_a_day: u64) {
+        self.endurance.set_budget(bytes_a_day);
+    }
+
     /// Whether it is time to look.
     pub(super) const fn is_due(&self, now_us: u64) -> bool {
         now_us >= self.looks_at_us

@@ -10,6 +10,7 @@
 
 pub mod act;
 mod budget;
+mod configure;
 mod explain;
 pub mod history;
 mod modes;

@@ -263,7 +263,7 @@ impl Manager {
             return Ok(());
         }
         let message = "the manager only looks: apply = false in [manager]";
-        let hint = "set apply = true, and start the daemon again";
+        let hint = "set apply = true, and have that read: cinnabar reload";
         Err(CommandError::new(CommandErrorKind::Invalid, message, hint))
     }
 
@@ -333,6 +333,9 @@ impl Manager {
             Query::Explain(name, at_ms, answer) => drop(answer.send(self.explain(&name, at_ms))),
             Query::Pin(name, size, answer) => drop(answer.send(self.pin(&name, size))),
             Query::Unpin(name, answer) => drop(answer.send(self.unpin(&name))),
+            Query::Configure(new, keys, answer) => {
+                drop(answer.send(self.configure(&new, &keys)));
+            }
             Query::History(count, answer) => drop(answer.send(Ok(self.newest(count)))),
         }
     }

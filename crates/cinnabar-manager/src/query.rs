@@ -1,6 +1,7 @@
 //! What operators ask the manager, and how they reach it.
 
 use super::report::{ExplainReport, HistoryReport, PlanReport};
+use cinnabar_config::ManagerConfig;
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Share};
 use cinnabar_policy::sizing::Allocator;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
@@ -28,6 +29,8 @@ pub enum Query {
     Pin(String, Share, AnswerTo<PlanReport>),
     /// No more.
     Unpin(String, AnswerTo<PlanReport>),
+    /// The configuration says something else of these keys of `[manager]`; all others stay.
+    Configure(Box<ManagerConfig>, Vec<&'static str>, AnswerTo<()>),
     /// The newest plans, so many at most.
     History(usize, AnswerTo<HistoryReport>),
 }
@@ -45,7 +48,7 @@ impl Query {
             Self::Plan(_, answer) | Self::WhatIf(_, _, answer) => answer.is_closed(),
             Self::Explain(_, _, answer) => answer.is_closed(),
             Self::History(_, answer) => answer.is_closed(),
-            Self::Apply(..) | Self::Pin(..) | Self::Unpin(..) => false,
+            Self::Apply(..) | Self::Pin(..) | Self::Unpin(..) | Self::Configure(..) => false,
         }
     }
 }

@@ -22,7 +22,8 @@ const ANSWER_WAIT_MAX: Duration = Duration::from_hours(2);
 const READY_STEP: Duration = Duration::from_millis(50);
 
 /// What helps without the right to connect. It may be a folder above the socket that forbids it.
-const NOT_ALLOWED: &str = "use the account that the daemon runs under, or root";
+const NOT_ALLOWED: &str =
+    "use the account that the daemon runs under, a member of socket_group in [control], or root";
 
 /// Where the daemon is.
 #[derive(Clone, Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! `cinnabar serve --demo`: a disk, a slow file server in front of it, a small cache.
 
 use cinnabar_config::settings::{CacheConfig, EvictionMode, IoMode};
-use cinnabar_config::{Config, ControlConfig, Lines, VolumeInput};
+use cinnabar_config::{Config, ControlConfig, Given, Lines, VolumeInput};
 use cinnabar_engine::Endurance;
 use cinnabar_text::Failure;
 use cinnabar_text::show_size;
@@ -58,6 +58,8 @@ impl Demo {
         };
         Ok(Config {
             file: self.path.clone(),
+            text: None,
+            given: Given::default(),
             base: self.path.clone(),
             cache: CacheConfig {
                 device: self.path.join(CACHE),
@@ -82,6 +84,7 @@ impl Demo {
             control: ControlConfig {
                 peers: None,
                 socket: self.path.join("control.sock"),
+                socket_group: None,
                 http: None,
                 api: None,
                 stop_wait_max: Duration::from_mins(1),

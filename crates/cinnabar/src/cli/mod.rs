@@ -20,6 +20,7 @@ mod output;
 mod parse;
 mod policy;
 mod progress;
+mod reload;
 mod report_file;
 mod serve;
 mod simulate;
@@ -57,6 +58,8 @@ enum Command {
     Status(status::Args),
     /// Show what the cache or a volume did over the last hour or day
     History(history::Args),
+    /// Have a running daemon read its configuration file again
+    Reload(reload::Args),
     /// List, add, remove, change and invalidate volumes of a running daemon
     Volume(volume::Args),
     /// Move volumes to another host and back, with a guest that goes on
@@ -128,6 +131,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Serve(args) => serve::run(&args),
         Command::Status(args) => status::run(&args),
         Command::History(args) => history::run(&args),
+        Command::Reload(args) => reload::run(&args),
         Command::Volume(args) => volume::run(&args),
         Command::Migrate(args) => migrate::run(&args),
         Command::Policy(args) => policy::run(&args),

@@ -2,8 +2,8 @@
 
 use super::demo::{self, Demo};
 use super::{logging, output};
-use cinnabar_config::Config;
 use cinnabar_config::settings::IoMode;
+use cinnabar_config::{Config, Given};
 use cinnabar_daemon::run::{RunError, run as run_daemon};
 use cinnabar_text::Failure;
 use std::path::PathBuf;
@@ -12,7 +12,8 @@ use std::path::PathBuf;
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "SIGTERM or Ctrl-C finishes what is under way and stops clean, so that the \
-    next start is warm; a second one ends at once.\n\
+    next start is warm; a second one ends at once. SIGHUP has it read its configuration again, as \
+    cinnabar reload does; a demonstration has none and ends.\n\
     Environment: CINNABAR_LOG filters the log on stderr [default: info].\n\n\
     Examples:\n  \
     cinnabar serve --config /etc/cinnabar/cinnabar.toml\n  \
@@ -48,8 +49,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         // The command line does not let this happen.
         (None, None) => return Err(Failure::of_usage("nothing to serve", "--config or --demo")),
     };
-    config.cache.force = args.force;
-    config.cache.io = args.io.unwrap_or(config.cache.io);
+    if demo.is_some() {
+        // It is not the operator's to change: SIGHUP ends it, and nothing is written into it.
+        config.text = None;
+    }
+    config.give(Given { force: args.force, io: args.io });
     for warning in &config.warnings {
         tracing::warn!("{warning}");
     }

@@ -1,6 +1,7 @@
 //! `cinnabar volume`: list, add, remove, change and invalidate volumes of a running daemon.
 //!
-//! Changes last until the daemon ends; what is to stay goes into the configuration file too.
+//! Changes last until the daemon ends; what is to stay goes into the configuration file too, by hand or
+//! with `--persist`.
 
 use super::client::Daemon;
 use super::extents::{self, Extent};
@@ -39,8 +40,9 @@ enum Command {
         daemon: Daemon,
     },
     /// Add a volume and serve it
-    #[command(after_help = "It is served until the daemon ends; add it to the configuration file \
-        too if it is to stay.\n\nExamples:\n  \
+    #[command(after_help = "It is served until the daemon ends; with --persist the daemon adds \
+        it to its configuration file, too.\n\nExamples:\n  \
+        cinnabar volume add vm3 --backend file:/srv/nfs/vm3.raw --persist\n  \
         cinnabar volume add vm2 --backend file:/srv/nfs/vm2.raw\n  \
         cinnabar volume add golden --backend file:golden.raw --read-only --nbd unix:golden.sock")]
     Add(Box<AddArgs>),
@@ -60,6 +62,9 @@ enum Command {
         /// there first]
         #[arg(long)]
         discard_dirty: bool,
+        /// Take it out of the daemon's configuration file as well [default: it is back after a restart]
+        #[arg(long)]
+        persist: bool,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -105,6 +110,9 @@ enum Command {
         /// Bytes of its blocks that may go to the cache device a second; 0 = no limit [default: as it is]
         #[arg(long, value_name = "SIZE")]
         fill_limit: Option<String>,
+        /// Write it into the daemon's configuration file as well [default: until the daemon ends]
+        #[arg(long)]
+        persist: bool,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -250,6 +258,9 @@ struct AddArgs {
     /// Seconds for which they are; 0 = not at all
     #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "migrate_peer")]
     migrate_warm_for: u64,
+    /// Add it to the daemon's configuration file as well [default: until the daemon ends]
+    #[arg(long)]
+    persist: bool,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -259,14 +270,13 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List { json, daemon } => list(*json, daemon),
         Command::Add(args) => add(args),
-        Command::Remove { name, force, discard_dirty, daemon } => {
+        Command::Remove { name, force, discard_dirty, persist, daemon } => {
             check_name(name)?;
-            let query = match (force, discard_dirty) {
-                (false, false) => "",
-                (true, false) => "?force=true",
-                (false, true) => "?discard_dirty=true",
-                (true, true) => "?force=true&discard_dirty=true",
-            };
+            let flags = [("force", force), ("discard_dirty", discard_dirty), ("persist", persist)];
+            let asked = flags.iter().filter(|(_, flag)| **flag);
+            let query: Vec<String> = asked.map(|(key, _)| format!("{key}=true")).collect();
+            let query =
+                if query.is_empty() { String::new() } else { format!("?{}", query.join("&")) };
             daemon.delete(&format!("/v1/volumes/{}{query}", escape(name)))
         }
         Command::Flush { name, daemon } => {
@@ -283,6 +293,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             iops_limit,
             iops_weight,
             fill_limit,
+            persist,
             daemon,
         } => {
             check_name(name)?;
@@ -296,7 +307,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 iops_weight: *iops_weight,
                 fill_limit: fill_limit.clone(),
             };
-            let path = format!("/v1/volumes/{}", escape(name));
+            let path = format!("/v1/volumes/{}{}", escape(name), persisting(*persist));
             daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
         }
         Command::Resize { name, daemon } => {
@@ -410,8 +421,17 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         },
     };
     input.check(&here)?;
-    let volume: VolumeReport = args.daemon.send(Method::POST, "/v1/volumes", &input)?;
+    let volume: VolumeReport = args.daemon.send(
+        Method::POST,
+        &format!("/v1/volumes{}", persisting(args.persist)),
+        &input,
+    )?;
     output::text(&format!("{} at {}\n", volume.name, at(&volume)))
+}
+
+/// The query of a change that goes into the configuration file as well.
+const fn persisting(persist: bool) -> &'static str {
+    if persist { "?persist=true" } else { "" }
 }
 
 /// Where clients find a volume.

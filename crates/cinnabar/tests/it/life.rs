@@ -140,12 +140,30 @@ fn after_a_crash_it_is_warm() {
 #[test]
 fn each_of_the_usual_signals_stops_it_clean() {
     let site = site_with_vm1();
-    for signal in [Signal::TERM, Signal::INT, Signal::HUP] {
+    for signal in [Signal::TERM, Signal::INT] {
         let mut daemon = site.serve();
         let _client = Client::attach(&site.path("vm1.sock"), "vm1").expect("it is let in");
         kill_process(daemon.pid(), signal).expect("it is our child");
         assert_eq!(daemon.wait().code(), Some(0), "{signal:?}: {}", daemon.log());
     }
+}
+
+#[test]
+fn a_hangup_ends_a_demonstration_alone() {
+    let site = site_with_vm1();
+    let mut daemon = site.serve();
+    kill_process(daemon.pid(), Signal::HUP).expect("it is our child");
+    let read = "the configuration was read again";
+    let begun = Instant::now();
+    while !daemon.log().contains(read) {
+        assert!(daemon.is_running() && begun.elapsed() < PATIENCE, "{}", daemon.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    daemon.stop();
+    let mut demo = site.start(&mut site.command(&["serve", "--demo", "--dir", "demo"]));
+    demo.wait_until("there", || site.path("demo/control.sock").exists());
+    kill_process(demo.pid(), Signal::HUP).expect("it is our child");
+    assert_eq!(demo.wait().code(), Some(0), "{}", demo.log());
 }
 
 /// Waits for a message of the service manager's socket that contains `part`.

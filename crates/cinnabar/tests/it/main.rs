@@ -26,6 +26,7 @@ mod operators;
 mod packaging;
 mod probe;
 mod record;
+mod reload;
 mod replay;
 mod rig;
 mod simulate;

@@ -1,0 +1,265 @@
+//! What is different between two configurations, key by key, by the names of the guide.
+//!
+//! A key that is not listed here still shows: as [`ANOTHER`].
+
+use crate::settings::{CacheConfig, QosGroupConfig, VolumeChange, VolumeConfig};
+use crate::{Config, ControlConfig, ManagerConfig};
+
+/// A difference that has no name here.
+pub const ANOTHER: &str = "another key";
+
+/// Keys of a volume that can be changed while it is served.
+pub const LIVE_VOLUME_KEYS: [&str; 8] = [
+    "mode",
+    "ack",
+    "share_min",
+    "share_max",
+    "fill_limit",
+    "iops_reservation",
+    "iops_limit",
+    "iops_weight",
+];
+
+/// Keys of `[manager]` that can be changed while it plans.
+pub const LIVE_MANAGER_KEYS: [&str; 10] = [
+    "allocator",
+    "apply",
+    "step_percent",
+    "prices",
+    "ssd_read_us",
+    "ssd_write_us",
+    "backend_read_us",
+    "backend_write_us",
+    "omega_percent",
+    "ssd_budget",
+];
+
+/// The keys in which two values of a type differ. What else differs shows as well, unnamed.
+macro_rules! differing {
+    ($old:expr, $new:expr; $($key:literal: $($field:ident).+),+ $(,)?) => {{
+        let (old, new) = ($old, $new);
+        let mut keys = Vec::new();
+        let mut rest = old.clone();
+        $(
+            if old.$($field).+ != new.$($field).+ {
+                keys.push($key);
+            }
+            rest.$($field).+.clone_from(&new.$($field).+);
+        )+
+        if rest != *new {
+            keys.push(ANOTHER);
+        }
+        keys
+    }};
+}
+
+/// Whether configurations differ in a section that has no function here.
+pub fn differ_elsewhere(old: &Config, new: &Config) -> bool {
+    let mut rest = old.clone();
+    rest.file.clone_from(&new.file);
+    rest.text.clone_from(&new.text);
+    rest.given = new.given;
+    rest.base.clone_from(&new.base);
+    rest.cache.clone_from(&new.cache);
+    rest.lock_wait_max = new.lock_wait_max;
+    rest.control.clone_from(&new.control);
+    rest.manager = new.manager;
+    rest.volumes.clone_from(&new.volumes);
+    rest.qos_groups.clone_from(&new.qos_groups);
+    // They follow from the rest.
+    rest.lines.clone_from(&new.lines);
+    rest.warnings.clone_from(&new.warnings);
+    rest != *new
+}
+
+/// Keys of `[cache]` that differ.
+pub fn cache_keys(old: &CacheConfig, new: &CacheConfig) -> Vec<&'static str> {
+    // The keys of the write log belong to it as long as there is one.
+    let (mut old, mut keys) = (old.clone(), Vec::new());
+    if let (Some(before), Some(after)) = (&mut old.write_log, &new.write_log) {
+        let memory = (&before.memory, &after.memory);
+        if let (Some(from), Some(to)) = memory {
+            keys.extend(
+                differing!(from, to; "write_memory": path, "write_memory_size": size_bytes),
+            );
+        } else if memory.0 != memory.1 {
+            keys.push("write_memory");
+        }
+        before.memory.clone_from(&after.memory);
+        keys.extend(differing!(&*before, after;
+            "write_log": path,
+            "write_log_mirror": mirror,
+            "write_log_size": size_bytes,
+            "dirty_max_percent": dirty_max_percent,
+            "rpo_s": rpo,
+            "destage_pace": pace,
+            "drain_on_stop": drain_on_stop,
+        ));
+        before.clone_from(after);
+    }
+    let mut all = differing!(&old, new;
+        "device": device,
+        "size": size_bytes,
+        "size_max": size_max_bytes,
+        "io": io,
+        "force": force,
+        "required": required,
+        "crash_safe": crash_safe,
+        "device_timeout_s": device_timeout,
+        "state_dir": state_dir,
+        "eviction": eviction,
+        "endurance": endurance,
+        "probation": probation_bytes,
+        "shards": shards,
+        "threads": threads,
+        "poll_us": poll_max,
+        "write_log": write_log,
+    );
+    all.extend(keys);
+    all
+}
+
+/// Keys of `[control]` that differ.
+pub fn control_keys(old: &ControlConfig, new: &ControlConfig) -> Vec<&'static str> {
+    let (mut old, mut keys) = (old.clone(), Vec::new());
+    if let (Some(before), Some(after)) = (&mut old.api, &new.api) {
+        keys.extend(differing!(&*before, after;
+            "token_file": token_file,
+            "allowed_hosts": allowed_hosts,
+        ));
+        before.clone_from(after);
+    }
+    if let (Some(before), Some(after)) = (&mut old.peers, &new.peers) {
+        keys.extend(differing!(&*before, after;
+            "peers": address,
+            "peers_token_file": token_file,
+        ));
+        before.clone_from(after);
+    }
+    let mut all = differing!(&old, new;
+        "socket": socket,
+        "socket_group": socket_group,
+        "http": http,
+        "api": api,
+        "peers": peers,
+        "stop_wait_s": stop_wait_max,
+    );
+    all.extend(keys);
+    all
+}
+
+/// Keys of `[manager]` that differ.
+#[allow(clippy::float_cmp, reason = "they differ if they were written otherwise")]
+pub fn manager_keys(old: &ManagerConfig, new: &ManagerConfig) -> Vec<&'static str> {
+    let mut new = *new;
+    // It follows from another one.
+    new.rules.prices.lambda_us = old.rules.prices.lambda_us;
+    differing!(old, &new;
+        "interval_s": every,
+        "allocator": rules.allocator,
+        "apply": apply,
+        "step_percent": rules.steadiness.step_max,
+        "decay_percent": monitor.decay,
+        "sample_blocks": monitor.sampling,
+        "seed": monitor.seed,
+        "prices": measured,
+        "ssd_read_us": rules.prices.ssd_read_us,
+        "ssd_write_us": rules.prices.ssd_write_us,
+        "backend_read_us": rules.prices.backend_read_us,
+        "backend_write_us": rules.prices.backend_write_us,
+        "omega_percent": rules.prices.omega,
+        "ssd_budget": ssd_bytes_a_day,
+    )
+}
+
+/// Keys of a `[[volume]]` that differ.
+pub fn volume_keys(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> {
+    let (mut old, mut keys) = (old.clone(), Vec::new());
+    if let (Some(before), Some(after)) = (&mut old.peer, &new.peer) {
+        keys.extend(differing!(&*before, after;
+            "migrate_peer": address,
+            "migrate_token_file": token_file,
+        ));
+        before.clone_from(after);
+    }
+    let mut all = differing!(&old, new;
+        "name": name,
+        "backend": backend,
+        "mode": mode,
+        "ack": ack,
+        "share_min": share_min,
+        "share_max": share_max,
+        "auto_mode": auto_mode,
+        "weight": weight,
+        "nbd": nbd,
+        "vhost_user": vhost_user,
+        "socket_mode": socket.mode,
+        "socket_group": socket.group,
+        "claim": claim,
+        "read_only": read_only,
+        "shared": shared,
+        "exclusive": exclusive,
+        "return_snapshot": return_snapshot,
+        "bypass_sequential": bypass_sequential_bytes,
+        "bypass_large": bypass_large_bytes,
+        "fill_limit": fill_limit_bytes,
+        "backend_timeout_s": backend_timeout,
+        "iops_reservation": qos.reservation_iops,
+        "iops_limit": qos.limit_iops,
+        "iops_weight": qos.weight,
+        "qos_group": qos_group,
+        "parent": parent,
+        "migrate_peer": peer,
+        "migrate_warm_rate": warm.rate_bytes,
+        "migrate_warm_for_s": warm.time_max,
+    );
+    all.extend(keys);
+    all
+}
+
+/// Names of `[[qos_group]]` that differ, came or went.
+pub fn group_names(old: &[QosGroupConfig], new: &[QosGroupConfig]) -> Vec<String> {
+    let other = new.iter().filter(|group| !old.contains(group));
+    let mut names: Vec<String> = other.map(|group| group.name.clone()).collect();
+    let gone = old.iter().filter(|group| !new.iter().any(|other| other.name == group.name));
+    names.extend(gone.map(|group| group.name.clone()));
+    names
+}
+
+/// What a volume that is served as `now` says is to be told so that these keys are as `new` says; all
+/// others stay. The second is what it has then.
+pub fn change_of(
+    keys: &[&str],
+    now: &VolumeConfig,
+    new: &VolumeConfig,
+) -> (VolumeChange, VolumeConfig) {
+    let has = |key: &str| keys.contains(&key);
+    let mut then = now.clone();
+    if has("iops_reservation") {
+        then.qos.reservation_iops = new.qos.reservation_iops;
+    }
+    if has("iops_limit") {
+        then.qos.limit_iops = new.qos.limit_iops;
+    }
+    if has("iops_weight") {
+        then.qos.weight = new.qos.weight;
+    }
+    let change = VolumeChange {
+        mode: has("mode").then_some(new.mode),
+        mode_from: None,
+        ack: has("ack").then_some(new.ack),
+        share_min: has("share_min").then_some(new.share_min),
+        share_max: has("share_max").then_some(new.share_max),
+        fill_limit_bytes: has("fill_limit").then_some(new.fill_limit_bytes),
+        qos: (then.qos != now.qos).then_some(then.qos),
+    };
+    then.mode = change.mode.unwrap_or(then.mode);
+    then.ack = change.ack.unwrap_or(then.ack);
+    then.share_min = change.share_min.unwrap_or(then.share_min);
+    then.share_max = change.share_max.unwrap_or(then.share_max);
+    then.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(then.fill_limit_bytes);
+    (change, then)
+}
+
+#[cfg(test)]
+mod tests;

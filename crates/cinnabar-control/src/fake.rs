@@ -1,0 +1,228 @@
+//! A data plane for tests: it has volumes, and does as it is told.
+
+use super::{Control, Phase};
+use cinnabar_config::settings::{VolumeChange, VolumeConfig};
+use cinnabar_messages::{
+    CacheStatus, CommandError, CommandErrorKind, Commands, DataStatus, Message, SizeStatus, State,
+    VolumeStatus, Waker, channel,
+};
+use cinnabar_policy::planning::Totals;
+use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_seam::health::Health;
+use cinnabar_seam::volume::Warmth;
+use cinnabar_status::latency::Latencies;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// The cache, in blocks.
+const CAPACITY_BLOCKS: u64 = 1 << 18;
+
+#[derive(Debug)]
+struct Nobody;
+
+impl Waker for Nobody {
+    fn wake(&self) {}
+}
+
+/// What it has, and what it was told.
+#[derive(Debug, Default)]
+pub(crate) struct Has {
+    pub(crate) volumes: Vec<VolumeStatus>,
+    /// Changes, in words.
+    pub(crate) told: Vec<String>,
+    /// Volumes that it refuses to change.
+    pub(crate) refuses: Vec<String>,
+    /// Called at each change.
+    pub(crate) amid: Option<fn(&Path)>,
+    bytes: u64,
+}
+
+/// A configuration in a folder, and a control plane above a data plane that serves it.
+pub(crate) struct Site {
+    pub(crate) dir: tempfile::TempDir,
+    pub(crate) control: Arc<Control>,
+    has: Arc<Mutex<Has>>,
+}
+
+impl Site {
+    /// With this behind a `[cache]`.
+    pub(crate) fn new(more: &str) -> Self {
+        let dir = tempfile::tempdir().expect("a temporary folder");
+        let path = dir.path().join("c.toml");
+        std::fs::write(&path, text(more)).expect("a file");
+        let config = cinnabar_config::load(&path).expect(more);
+        let has = Arc::new(Mutex::new(Has::default()));
+        let volumes: Vec<_> = config.volumes.iter().cloned().map(status_of).collect();
+        {
+            let mut has = has.lock().expect("it does not panic");
+            (has.volumes, has.bytes) = (volumes, config.cache.size_bytes.expect("a size"));
+        }
+        let commands = serve(Arc::clone(&has), path, config.cache.device.clone());
+        let (base, socket) = (config.base.clone(), config.control.socket.clone());
+        let control = Control::new(base, socket, Duration::from_secs(10));
+        control.set_config(&config);
+        control.enter(Phase::Serving(commands));
+        Self { dir, control, has }
+    }
+
+    pub(crate) fn has(&self) -> MutexGuard<'_, Has> {
+        self.has.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub(crate) fn path(&self) -> PathBuf {
+        self.dir.path().join("c.toml")
+    }
+
+    pub(crate) fn file(&self) -> String {
+        std::fs::read_to_string(self.path()).expect("it is there")
+    }
+
+    /// Other text behind `[cache]`.
+    pub(crate) fn write(&self, more: &str) {
+        std::fs::write(self.path(), text(more)).expect("it is ours");
+    }
+
+    /// What it was told since the last look.
+    pub(crate) fn told(&self) -> Vec<String> {
+        std::mem::take(&mut self.has().told)
+    }
+
+    /// What a volume is now.
+    pub(crate) fn volume(&self, name: &str) -> VolumeConfig {
+        let has = self.has();
+        let found = has.volumes.iter().find(|volume| volume.config.name == name);
+        found.unwrap_or_else(|| panic!("no {name}")).config.clone()
+    }
+
+    /// A change by command, past the control plane.
+    pub(crate) fn by_command(&self, name: &str, change: impl FnOnce(&mut VolumeStatus)) {
+        let mut has = self.has();
+        let found = has.volumes.iter_mut().find(|volume| volume.config.name == name);
+        change(found.unwrap_or_else(|| panic!("no {name}")));
+    }
+}
+
+fn text(more: &str) -> String {
+    format!("[cache]\ndevice = \"cache.img\"\nsize = \"1GiB\"\nsize_max = \"4GiB\"\n{more}")
+}
+
+fn serve(has: Arc<Mutex<Has>>, file: PathBuf, device: PathBuf) -> Commands {
+    let (commands, queue) = channel(Arc::new(Nobody));
+    std::thread::spawn(move || {
+        for message in &queue {
+            obey(&mut has.lock().expect("it does not panic"), message, &file, &device);
+        }
+    });
+    commands
+}
+
+fn obey(has: &mut Has, message: Message, file: &Path, device: &Path) {
+    let refused = |name: &str, refuses: &[String]| {
+        let is = refuses.iter().any(|other| other == name);
+        let error = CommandError::new(CommandErrorKind::Io, "the back end is away", "wait for it");
+        if is { Err(error) } else { Ok(()) }
+    };
+    if let (Some(amid), false) = (has.amid, matches!(message, Message::Status(_))) {
+        amid(file);
+    }
+    match message {
+        Message::Status(answer) => {
+            let status = DataStatus {
+                cache: cache_status(device, has.bytes),
+                volumes: has.volumes.clone(),
+                qos_groups: Vec::new(),
+            };
+            let _ = answer.send(Ok(status));
+        }
+        Message::AddVolume(config, answer) => {
+            has.told.push(format!("add {}", config.name));
+            let result = refused(&config.name, &has.refuses);
+            if result.is_ok() {
+                has.volumes.push(status_of(*config));
+            }
+            let _ = answer.send(result);
+        }
+        Message::RemoveVolume { name, answer, .. } => {
+            has.told.push(format!("remove {name}"));
+            let result = refused(&name, &has.refuses);
+            if result.is_ok() {
+                has.volumes.retain(|volume| volume.config.name != name);
+            }
+            let _ = answer.send(result);
+        }
+        Message::SetVolume { name, change, answer } => {
+            has.told.push(format!("set {name}"));
+            let result = refused(&name, &has.refuses);
+            let mut volumes = has.volumes.iter_mut();
+            let found = volumes.find(|volume| volume.config.name == name);
+            if let (Ok(()), Some(volume)) = (&result, found) {
+                set(&mut volume.config, change);
+            }
+            let _ = answer.send(result);
+        }
+        Message::ResizeCache { size_bytes, answer } => {
+            has.told.push(format!("resize {}", size_bytes >> 30));
+            has.bytes = size_bytes;
+            let _ = answer.send(Ok(()));
+        }
+        other => panic!("not expected: {other:?}"),
+    }
+}
+
+fn set(config: &mut VolumeConfig, change: VolumeChange) {
+    config.mode = change.mode.unwrap_or(config.mode);
+    config.ack = change.ack.unwrap_or(config.ack);
+    config.share_min = change.share_min.unwrap_or(config.share_min);
+    config.share_max = change.share_max.unwrap_or(config.share_max);
+    config.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(config.fill_limit_bytes);
+    config.qos = change.qos.unwrap_or(config.qos);
+}
+
+fn status_of(config: VolumeConfig) -> VolumeStatus {
+    VolumeStatus {
+        config,
+        state: State::Serving,
+        reason: String::new(),
+        waiting: None,
+        size_bytes: 1 << 30,
+        connections: 0,
+        overdue_now: 0,
+        oldest: None,
+        backend_size_bytes: 0,
+        warmth: Warmth::New,
+        counters: VolumeCounters::default(),
+        read_hits_log: 0,
+        latencies: Latencies::default(),
+        write_back: None,
+        mode_by_operator: false,
+        qos: None,
+        parent: None,
+        migration: None,
+        hybrid: None,
+    }
+}
+
+fn cache_status(device: &Path, bytes: u64) -> CacheStatus {
+    let counters = CacheCounters { capacity_blocks: CAPACITY_BLOCKS, ..CacheCounters::default() };
+    CacheStatus {
+        device: device.to_owned(),
+        state: State::Serving,
+        reason: String::new(),
+        throttled: false,
+        size: SizeStatus { bytes, bytes_max: 4 << 30, ..SizeStatus::default() },
+        health: Health::Serving,
+        loaded: None,
+        io: "threads".into(),
+        shards: 1,
+        threads: 1,
+        counters,
+        losses: 0,
+        replacements: 0,
+        detached_blocks: 0,
+        ram: RamBytes::default(),
+        edge_ram_bytes: 0,
+        write_log: None,
+        io_totals: Totals::default(),
+    }
+}
