@@ -61,7 +61,7 @@ impl ControlSocket {
     /// # Errors
     /// [`SocketError`].
     pub fn bind(path: &Path) -> Result<Self, SocketError> {
-        let access = SocketAccess { mode: Some(MODE), group: None };
+        let access = SocketAccess { mode: Some(MODE), group: None, tls: None };
         let failed = |source| SocketError::Io { path: path.to_owned(), source };
         let file = UnixListener::new(path, &access).map_err(|error| match error {
             ListenError::InUse(_) if access_denied(path) => SocketError::Denied(path.to_owned()),
