@@ -23,12 +23,14 @@ pub mod server;
 pub mod socket;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 pub mod warm;
 
 use self::observer::Observer;
 use cinnabar_manager::{Handle, Query};
 use cinnabar_messages::recording::RECORDINGS_MAX;
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
+use cinnabar_tls::Tls;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -63,6 +65,8 @@ pub struct Control {
     phase: Mutex<Phase>,
     /// The manager, once it runs; there may be none.
     manager: OnceLock<Handle>,
+    /// Certificates, if it has some.
+    tls: OnceLock<Arc<Tls>>,
     /// What happened, and happens.
     pub observer: Arc<Observer>,
 }
@@ -97,6 +101,7 @@ impl Control {
             plans,
             phase,
             manager,
+            tls: OnceLock::new(),
             observer: Arc::default(),
         })
     }
