@@ -18,6 +18,7 @@ mod qemu;
 mod record;
 mod reload;
 mod restart;
+mod tls;
 mod unit;
 mod verify;
 mod write_back;
@@ -79,6 +80,7 @@ fn main() -> ExitCode {
         .chain(qemu::CASES)
         .chain(migration::CASES)
         .chain(libnbd::CASES)
+        .chain(tls::CASES)
         .chain(restart::CASES)
         .chain(degrade::CASES)
         .chain(hostile::CASES)

@@ -18,15 +18,15 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         DAEMON,
         &[
-            CONTROL, MANAGER, MESSAGES, API, STATUS, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER,
-            MODEL, SHARDS, ENGINE, POLICY, QOS, TRACE,
+            CONTROL, MANAGER, MESSAGES, API, STATUS, CONFIG, WRITEBACK, TLS, FRONTEND, BACKEND,
+            DRIVER, MODEL, SHARDS, ENGINE, POLICY, QOS, TRACE,
         ],
     ),
     // What operators ask: knows the data plane by its messages.
     (
         CONTROL,
         &[
-            PAGE, MANAGER, MESSAGES, HISTORY, API, STATUS, CONFIG, FRONTEND, SEAM, FORMAT, POLICY,
+            PAGE, MANAGER, MESSAGES, HISTORY, API, STATUS, CONFIG, TLS, FRONTEND, SEAM, FORMAT, POLICY,
             TRACE,
         ],
     ),
@@ -52,6 +52,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.
     (EMBED, &[DRIVER, BACKEND, MODEL, SHARDS, ENGINE]),
+    // Certificates, and the end of TLS for the clients of both.
+    (TLS, &[FRONTEND, SEAM]),
     (FRONTEND, &[SEAM]),
     (BACKEND, &[RADOS, DRIVER, WRITEBACK, MODEL, HYBRID, PLACEMENT, ENGINE, POLICY, TRACE]),
     (MODEL, &[SEAM]),
@@ -107,6 +109,7 @@ const OFFLINE: &str = "cinnabar-offline";
 const TEXT: &str = "cinnabar-text";
 const EMBED: &str = "cinnabar-embed";
 const DRIVER: &str = "cinnabar-driver";
+const TLS: &str = "cinnabar-tls";
 const FRONTEND: &str = "cinnabar-frontend";
 const BACKEND: &str = "cinnabar-backend";
 const MODEL: &str = "cinnabar-model";

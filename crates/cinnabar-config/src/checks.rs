@@ -214,10 +214,11 @@ pub fn warnings(volume: &VolumeConfig) -> Vec<String> {
     let mut warnings = Vec::new();
     if let Some(NbdAddress::Tcp(address)) = &volume.nbd
         && !address.ip().is_loopback()
+        && volume.socket.tls.is_none()
     {
         warnings.push(format!(
             "volume {:?}: NBD at tcp:{address} is neither encrypted nor authenticated; anyone who \
-             reaches it reads and writes the disk",
+             reaches it reads and writes the disk: nbd_tls = \"require\" bars them",
             volume.name
         ));
     }

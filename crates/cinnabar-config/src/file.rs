@@ -5,10 +5,11 @@ use super::control_api::{read_api, read_peers};
 use super::looks::Looks;
 use super::manager::read_manager;
 use super::sections::{read_groups, read_volumes};
+use super::tls::{read_http_tls, read_tls};
 use super::units::show_size;
 use super::values::{choice_of, normal, quantity, up_to};
 use super::volume::check_socket_path;
-use super::{Config, ControlConfig, FileText, Given, Lines};
+use super::{Config, ControlConfig, FileText, Given, HttpTls, Lines, TlsConfig};
 use crate::settings::{CacheConfig, EvictionMode, IoMode, WriteLogConfig, WriteMemoryConfig};
 use cinnabar_backend::write_memory::{WRITE_MEMORY_BYTES_MAX, WRITE_MEMORY_BYTES_MIN};
 use cinnabar_engine::Endurance;
@@ -106,6 +107,7 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     let mut top = Section::new(source, "", 0, table.get_ref());
     let cache = top.table("cache", "[cache]")?;
     let control = top.table("control", "[control]")?;
+    let tls = top.table("tls", "[tls]")?;
     let manager = top.table("manager", "[manager]")?;
     let volumes = top.tables("volume", "[[volume]]")?;
     let groups = top.tables("qos_group", "[[qos_group]]")?;
@@ -116,6 +118,8 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     })?;
     let mut lines = Lines { cache: Some(cache.line), ..Lines::default() };
     lines.control = control.as_ref().map(|section| section.line);
+    lines.tls = tls.as_ref().map(|section| section.line);
+    let tls = read_tls(source, tls, base)?;
     let manager = read_manager(source, manager)?;
     let (cache, lock_wait_max) = read_cache(source, cache, base)?;
     if cache.write_log.as_ref().is_some_and(|log| log.path == cache.device) {
@@ -125,9 +129,14 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     let mut looks = Looks::default();
     check_log_mirror(&cache, &mut looks)
         .map_err(|error| source.error(lines.cache, error.message, error.hint))?;
-    let control = read_control(source, control, base)?;
-    let volumes =
-        read_volumes(source, volumes, base, (&cache, &control), (&mut lines, &mut looks))?;
+    let control = read_control(source, control, tls.as_ref(), base)?;
+    let volumes = read_volumes(
+        source,
+        volumes,
+        base,
+        (&cache, &control, tls.as_ref()),
+        (&mut lines, &mut looks),
+    )?;
     Ok(Config {
         file: source.file.to_owned(),
         text: None,
@@ -137,6 +146,7 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
         cache,
         lock_wait_max,
         control,
+        tls,
         manager,
         volumes,
         qos_groups: read_groups(source, groups)?,
@@ -333,15 +343,17 @@ fn state_folder(
 fn read_control(
     source: Source<'_>,
     section: Option<Section<'_>>,
+    tls: Option<&TlsConfig>,
     base: &Path,
 ) -> Result<ControlConfig, ConfigError> {
     let (mut socket, mut socket_group, mut http, mut stop_wait) = (None, None, None, None);
-    let (mut api, mut peers) = (None, None);
+    let (mut api, mut peers, mut http_tls) = (None, None, None);
     if let Some(mut section) = section {
         socket = section.string("socket")?;
         socket_group = section.string("socket_group")?;
         http = section.string("http")?;
         stop_wait = section.number("stop_wait_s")?;
+        http_tls = read_http_tls(source, &mut section, tls, http.is_some())?;
         api = read_api(source, &mut section, base, http.is_some())?;
         peers = read_peers(source, &mut section, base)?;
         section.finish()?;
@@ -358,7 +370,8 @@ fn read_control(
     Ok(ControlConfig {
         socket,
         socket_group: socket_group.map(|group| group.value),
-        http: http.map(|http| loopback(source, &http)).transpose()?,
+        http: http.map(|http| http_address(source, &http, http_tls.as_ref())).transpose()?,
+        http_tls,
         api,
         peers,
         stop_wait_max: wait(source, "stop_wait_s", stop_wait.as_ref(), STOP_WAIT_S)?,
@@ -419,7 +432,12 @@ fn wait(
     }
 }
 
-fn loopback(source: Source<'_>, text: &Located<String>) -> Result<SocketAddr, ConfigError> {
+/// Beyond this host only for clients that have shown who they are.
+fn http_address(
+    source: Source<'_>,
+    text: &Located<String>,
+    tls: Option<&HttpTls>,
+) -> Result<SocketAddr, ConfigError> {
     let wrong = |message: String, hint: &str| Err(source.error(Some(text.line), message, hint));
     let literal = text.value.strip_prefix("localhost:").map_or_else(
         || text.value.parse().ok(),
@@ -430,10 +448,15 @@ fn loopback(source: Source<'_>, text: &Located<String>) -> Result<SocketAddr, Co
             format!("http: {:?} is not an address and port", text.value),
             "write for example \"127.0.0.1:9320\"",
         ),
-        Some(address) if !address.ip().is_loopback() => wrong(
-            format!("http: {address} is not a loopback address"),
-            "metrics are served to this host only; put a proxy with access control in front",
-        ),
+        Some(address)
+            if !address.ip().is_loopback() && tls.is_none_or(|tls| !tls.clients_known) =>
+        {
+            wrong(
+                format!("http: {address} is not a loopback address"),
+                "other hosts are served with http_tls = \"require\" only, or by a proxy with access \
+                 control in front",
+            )
+        }
         Some(address) => Ok(address),
     }
 }

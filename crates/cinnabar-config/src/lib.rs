@@ -18,6 +18,7 @@ mod sections;
 pub mod settings;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 pub mod units;
 mod values;
 pub mod volume;
@@ -50,6 +51,8 @@ pub struct Config {
     pub lock_wait_max: Duration,
     /// How operators reach the daemon.
     pub control: ControlConfig,
+    /// The daemon's certificate, and whose clients' certificates it takes; `None`: no TLS.
+    pub tls: Option<TlsConfig>,
     /// How shares are planned while it serves; `None`: not at all.
     pub manager: Option<ManagerConfig>,
     /// The volumes, in the order of the file.
@@ -87,14 +90,38 @@ pub struct ControlConfig {
     pub socket: PathBuf,
     /// Members of this group, a name or number, may use it; `None`: the daemon's account alone.
     pub socket_group: Option<String>,
-    /// Metrics over HTTP, loopback only; `None`: nowhere.
+    /// Metrics over HTTP, on a loopback address unless clients need certificates; `None`: nowhere.
     pub http: Option<SocketAddr>,
+    /// HTTP is served over TLS; `None`: in plain text.
+    pub http_tls: Option<HttpTls>,
     /// The control API at the same address; `None`: on the control socket only.
     pub api: Option<ApiConfig>,
     /// Where daemons on other hosts ask for volumes; `None`: nowhere but at `http`.
     pub peers: Option<PeersConfig>,
     /// Longest clean stop.
     pub stop_wait_max: Duration,
+}
+
+/// How the address of HTTP uses TLS.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct HttpTls {
+    /// Clients need a certificate of `client_ca`.
+    pub clients_known: bool,
+    /// Names of which that must have one; none: any will do.
+    pub allow: Vec<String>,
+}
+
+/// Files of TLS, absolute, and what it may use.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TlsConfig {
+    /// The daemon's certificate, and behind it those up to its authority's.
+    pub certificate: PathBuf,
+    /// Its private key.
+    pub key: PathBuf,
+    /// Certificates of authorities that clients' certificates are signed by.
+    pub client_ca: Option<PathBuf>,
+    /// Threads that end TLS for NBD clients.
+    pub threads: usize,
 }
 
 /// An address for daemons on other hosts.
@@ -131,6 +158,8 @@ pub struct Lines {
     pub cache: Option<usize>,
     /// `[control]`.
     pub control: Option<usize>,
+    /// `[tls]`.
+    pub tls: Option<usize>,
     /// Volumes by name.
     pub volumes: Vec<(String, usize)>,
 }

@@ -5,9 +5,10 @@ use super::error::SettingError;
 use super::looks::Looks;
 use super::values::up_to;
 use super::volume::{VolumeInput, check_qos_group};
-use super::{ControlConfig, Lines};
+use super::{ControlConfig, Lines, TlsConfig};
 use crate::parent::check_parent;
 use crate::settings::{CacheConfig, QosGroupConfig, VolumeConfig};
+use crate::tls::{check_files, read_allow};
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_qos::limits::DEPTH_MAX;
 use cinnabar_text::ConfigError;
@@ -33,7 +34,7 @@ pub(super) fn read_volumes(
     source: Source<'_>,
     sections: Vec<Section<'_>>,
     base: &Path,
-    (cache, control): (&CacheConfig, &ControlConfig),
+    (cache, control, tls): (&CacheConfig, &ControlConfig, Option<&TlsConfig>),
     (lines, looks): (&mut Lines, &mut Looks),
 ) -> Result<Vec<VolumeConfig>, ConfigError> {
     if sections.len() > usize::from(VOLUMES_MAX) {
@@ -49,6 +50,9 @@ pub(super) fn read_volumes(
             check_beside(&volume, &volumes, &cache.device, looks)?;
             check_control(&volume, &control.socket)?;
             check_write_log(&volume, cache, looks)?;
+            if volume.socket.tls.is_some() {
+                check_files("nbd_tls", tls, true)?;
+            }
             if let Some(bytes) = cache.size_bytes {
                 check_order_in(volume.share_min, volume.share_max, bytes)?;
             }
@@ -84,6 +88,8 @@ fn read_volume(
         weight: note(&mut at, "weight", section.number("weight")?),
         claim: note(&mut at, "claim", section.string("claim")?),
         nbd: note(&mut at, "nbd", section.string("nbd")?),
+        nbd_tls: note(&mut at, "nbd_tls", section.string("nbd_tls")?),
+        tls_allow: note(&mut at, "tls_allow", read_allow(source, section.scalars("tls_allow")?)?),
         vhost_user: note(&mut at, "vhost_user", section.string("vhost_user")?),
         socket_mode: note(&mut at, "socket_mode", section.string("socket_mode")?),
         socket_group: note(&mut at, "socket_group", section.string("socket_group")?),

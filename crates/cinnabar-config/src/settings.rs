@@ -6,8 +6,12 @@ use super::planned::ManagerConfig;
 use cinnabar_engine::Endurance;
 use cinnabar_engine::units::BLOCK_BYTES;
 pub use cinnabar_frontend::SocketAccess;
+/// Whose certificates are taken at an address.
+pub use cinnabar_frontend::TlsAccess;
 /// Where an NBD server listens; each volume has an address of its own.
 pub use cinnabar_frontend::nbd::Address as NbdAddress;
+/// What ends TLS for NBD clients.
+pub use cinnabar_frontend::nbd::StartTls;
 use cinnabar_qos::Settings;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,6 +32,8 @@ pub struct StartConfig {
     /// Longest wait for the locks of the cache device and of the volumes' files, which a dead
     /// daemon's last writes may still hold.
     pub lock_wait_max: Duration,
+    /// What ends TLS for NBD clients, if there are certificates.
+    pub tls: Option<Arc<dyn StartTls>>,
     /// Set when the operator wants to stop before the start is over; looked at while waiting.
     pub cancel: Arc<AtomicBool>,
 }

@@ -6,6 +6,7 @@ use super::values::{normal, size_or};
 use crate::parent::read_parent;
 use crate::peer::{check_movable, check_one_way, read_peer, read_warm};
 use crate::settings::{Ack, NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
+use crate::tls::volume_tls;
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
 use cinnabar_backend::spec::Place;
@@ -66,6 +67,12 @@ pub struct VolumeInput {
     /// `unix:PATH` or `tcp:IP:PORT`; default `unix:NAME.sock`, or nothing with `vhost_user`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd: Option<String>,
+    /// `require`: NBD clients, over TCP, must use TLS and have a certificate of `client_ca`; default `none`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub nbd_tls: Option<String>,
+    /// Names of which such a certificate must have one, as its common name or a DNS name; default any.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tls_allow: Option<Vec<String>>,
     /// Path of the socket of a vhost-user-blk device; default none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub vhost_user: Option<String>,
@@ -165,9 +172,9 @@ impl VolumeInput {
             share_max,
             auto_mode: self.auto_mode,
             weight: weight(self.weight)?,
+            socket: self.socket(nbd.as_ref())?,
             nbd,
             vhost_user: self.vhost_socket(base)?,
-            socket: self.socket()?,
             read_only: self.read_only,
             shared: self.shared,
             exclusive: self.exclusive,
@@ -270,7 +277,7 @@ impl VolumeInput {
         }
     }
 
-    fn socket(&self) -> Result<SocketAccess, SettingError> {
+    fn socket(&self, nbd: Option<&NbdAddress>) -> Result<SocketAccess, SettingError> {
         let mode = match &self.socket_mode {
             None => None,
             Some(text) => {
@@ -288,7 +295,8 @@ impl VolumeInput {
             let message = "socket_group is empty";
             return Err(SettingError::new("socket_group", message, "name a group of this host"));
         }
-        Ok(SocketAccess { mode, group: self.socket_group.clone() })
+        let tls = volume_tls(self.nbd_tls.as_deref(), self.tls_allow.as_deref(), nbd)?;
+        Ok(SocketAccess { mode, group: self.socket_group.clone(), tls })
     }
 
     fn shares(&self) -> Result<(Share, Share), SettingError> {

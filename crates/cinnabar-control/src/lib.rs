@@ -28,6 +28,7 @@ pub mod server;
 pub mod socket;
 #[cfg(test)]
 mod tests;
+pub mod tls;
 mod ui;
 pub mod warm;
 
@@ -36,6 +37,7 @@ use self::observer::Observer;
 use cinnabar_manager::{Handle, Query};
 use cinnabar_messages::recording::RECORDINGS_MAX;
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
+use cinnabar_tls::Tls;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -72,6 +74,8 @@ pub struct Control {
     configured: Mutex<Option<Configured>>,
     /// The manager, once it runs; there may be none.
     manager: OnceLock<Handle>,
+    /// Certificates, if it has some.
+    tls: OnceLock<Arc<Tls>>,
     /// What happened, and happens.
     pub observer: Arc<Observer>,
 }
@@ -107,6 +111,7 @@ impl Control {
             phase,
             configured: Mutex::default(),
             manager,
+            tls: OnceLock::new(),
             observer: Arc::default(),
         })
     }

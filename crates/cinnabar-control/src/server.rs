@@ -2,7 +2,7 @@
 
 use super::api::ErrorBody;
 use super::life::Life;
-use axum::Router;
+pub use axum::Router;
 use axum::body::Body;
 use axum::extract::{Extension, Request};
 use axum::http::StatusCode;
@@ -11,7 +11,7 @@ use axum::response::{IntoResponse, Json, Response};
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
-use std::future::Future;
+use std::future::{Future, Ready, ready};
 use std::io;
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,21 +37,25 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 pub trait Listen {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
+    /// What is still to be done before it can be used, which may take time.
+    type Opening: Future<Output = io::Result<Self::Stream>> + Send + 'static;
     /// The next one.
-    fn next(&self) -> impl Future<Output = io::Result<Self::Stream>>;
+    fn next(&self) -> impl Future<Output = io::Result<Self::Opening>>;
 }
 
 impl Listen for UnixListener {
     type Stream = tokio::net::UnixStream;
-    async fn next(&self) -> io::Result<Self::Stream> {
-        self.accept().await.map(|(stream, _)| stream)
+    type Opening = Ready<io::Result<Self::Stream>>;
+    async fn next(&self) -> io::Result<Self::Opening> {
+        self.accept().await.map(|(stream, _)| ready(Ok(stream)))
     }
 }
 
 impl Listen for TcpListener {
     type Stream = tokio::net::TcpStream;
-    async fn next(&self) -> io::Result<Self::Stream> {
-        self.accept().await.map(|(stream, _)| stream)
+    type Opening = Ready<io::Result<Self::Stream>>;
+    async fn next(&self) -> io::Result<Self::Opening> {
+        self.accept().await.map(|(stream, _)| ready(Ok(stream)))
     }
 }
 
@@ -63,8 +67,8 @@ pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
     loop {
         // Closed never: the semaphore lives as long as this loop.
         let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
-        let stream = match listener.next().await {
-            Ok(stream) => stream,
+        let opening = match listener.next().await {
+            Ok(opening) => opening,
             Err(error) => {
                 tracing::warn!("can't accept a control connection: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
@@ -74,6 +78,8 @@ pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
         let life = Life::new(life_max);
         let service = TowerToHyperService::new(routes.clone().layer(Extension(life.clone())));
         tokio::spawn(async move {
+            // The listener has said why, where that is worth it.
+            let Ok(stream) = opening.await else { return };
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(READ_WAIT_MAX)

@@ -86,7 +86,7 @@ impl ControlSocket {
     /// [`SocketError`].
     pub fn bind(path: &Path, group: Option<&str>) -> Result<Self, SocketError> {
         let mode = Some(if group.is_some() { GROUP_MODE } else { MODE });
-        let access = SocketAccess { mode, group: group.map(ToOwned::to_owned) };
+        let access = SocketAccess { mode, group: group.map(ToOwned::to_owned), tls: None };
         let failed = |source| SocketError::Io { path: path.to_owned(), source };
         let file = UnixListener::new(path, &access).map_err(|error| match error {
             ListenError::InUse(_) if access_denied(path) => SocketError::Denied(path.to_owned()),

@@ -5,15 +5,18 @@
 use super::signals::Signals;
 use crate::dataplane;
 use cinnabar_api::{Token, TokenError};
-use cinnabar_config::{Config, ControlConfig};
+use cinnabar_config::settings::StartTls;
+use cinnabar_config::{Config, ControlConfig, HttpTls};
 use cinnabar_control::reload::report::ReloadInput;
-use cinnabar_control::server::serve;
+use cinnabar_control::server::{Router, serve};
 use cinnabar_control::socket::{ControlSocket, SocketError};
+use cinnabar_control::tls::TlsListener;
 use cinnabar_control::{Control, Phase, api, http, observer};
 use cinnabar_messages::{
     CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind,
     StopReport, Subject,
 };
+use cinnabar_tls::{Files, Terminator, Tls, TlsError};
 use sd_notify::NotifyState;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
@@ -29,6 +32,8 @@ const STOP_GRACE: Duration = Duration::from_secs(10);
 const STOP_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// Time for those who record to take the rest, when all else is done.
 const RECORDINGS_GRACE: Duration = Duration::from_secs(2);
+/// Time for clients that use TLS to take the last replies.
+const TLS_GRACE: Duration = Duration::from_secs(3);
 /// Longest detach of a volume, beyond the wait for locks.
 const CHANGE_WAIT_MAX: Duration = Duration::from_mins(2);
 
@@ -54,6 +59,9 @@ pub enum RunError {
         /// Why.
         source: TokenError,
     },
+    /// The certificates of `[tls]`.
+    #[error("[tls]: {0}")]
+    Tls(#[from] TlsError),
     /// The data plane.
     #[error(transparent)]
     Data(#[from] StartError),
@@ -73,7 +81,7 @@ impl RunError {
     pub fn exit_code(&self) -> u8 {
         match self {
             // The folder is missing, the address is taken or not ours, the token is open to others.
-            Self::Socket(_) | Self::Http { .. } | Self::Token { .. } => 2,
+            Self::Socket(_) | Self::Http { .. } | Self::Token { .. } | Self::Tls(_) => 2,
             Self::Data(error) => error.kind.exit_code(),
             Self::Unclean(_) | Self::Impatient | Self::Setup(_) => 1,
         }
@@ -89,6 +97,7 @@ impl RunError {
             }
             Self::Http { .. } => "set another http or peers in [control]".to_owned(),
             Self::Token { source, .. } => source.hint().to_owned(),
+            Self::Tls(error) => error.hint().to_owned(),
             Self::Data(error) => error.hint.clone(),
             Self::Unclean(_) => "no data are lost; the log says what took so long".to_owned(),
             Self::Impatient => "no data are lost; give it more time next time".to_owned(),
@@ -115,6 +124,7 @@ pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
         // Read again for each change; here for the operator, who sees what is wrong with it.
         Token::read(path).map_err(|source| RunError::Token { path: path.clone(), source })?;
     }
+    let tls = load_tls(config)?;
     let http = config.control.http.map(bind_http).transpose()?;
     let at = peers.map(|peers| bind_http(peers.address)).transpose()?;
     let result = runtime.block_on(async {
@@ -129,20 +139,71 @@ pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
             tokio::spawn(serve(listener, api::router(Arc::clone(&control)), life_max));
         }
         if let Some(listener) = http {
-            tracing::info!("metrics at http://{}/metrics", listener.local_addr()?);
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(serve(listener, http::router(&control, api), life_max));
+            let tls = config.control.http_tls.as_ref().zip(tls.as_ref());
+            serve_http(listener, http::router(&control, api), tls, life_max)?;
         }
         if let (Some(listener), Some(peers)) = (at, peers) {
             tracing::info!("daemons on other hosts ask at {}", listener.local_addr()?);
             let listener = tokio::net::TcpListener::from_std(listener)?;
             tokio::spawn(serve(listener, http::peers(&control, &peers.token_file), life_max));
         }
-        live(config, &control, on_ready).await
+        if let Some(tls) = &tls {
+            control.set_tls(Arc::clone(tls));
+        }
+        let terminator = match &tls {
+            Some(tls) if tls.knows_clients() => Some(start_terminator(config, tls)?),
+            _ => None,
+        };
+        let result = live(
+            config,
+            &control,
+            terminator.clone().map(|tls| tls as Arc<dyn StartTls>),
+            on_ready,
+        )
+        .await;
+        if terminator.is_some_and(|terminator| !terminator.finish(TLS_GRACE)) {
+            tracing::warn!("some TLS clients do not take the last replies");
+        }
+        result
     });
     // Connections and a start that was given up are not waited for.
     runtime.shutdown_background();
     result
+}
+
+/// The certificates, if the configuration has some.
+fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, RunError> {
+    let Some(tls) = &config.tls else { return Ok(None) };
+    let files = Files {
+        certificate: tls.certificate.clone(),
+        key: tls.key.clone(),
+        client_ca: tls.client_ca.clone(),
+    };
+    Ok(Some(Arc::new(Tls::load(files)?)))
+}
+
+/// Serves HTTP, over TLS if that is asked for.
+fn serve_http(
+    listener: TcpListener,
+    routes: Router,
+    tls: Option<(&HttpTls, &Arc<Tls>)>,
+    life_max: Duration,
+) -> std::io::Result<()> {
+    let at = listener.local_addr()?;
+    let listener = tokio::net::TcpListener::from_std(listener)?;
+    if let Some((rule, tls)) = tls {
+        tracing::info!("metrics at https://{at}/metrics");
+        tokio::spawn(serve(TlsListener::new(listener, Arc::clone(tls), rule), routes, life_max));
+    } else {
+        tracing::info!("metrics at http://{at}/metrics");
+        tokio::spawn(serve(listener, routes, life_max));
+    }
+    Ok(())
+}
+
+fn start_terminator(config: &Config, tls: &Arc<Tls>) -> Result<Arc<Terminator>, RunError> {
+    let threads = config.tls.as_ref().map_or(1, |tls| tls.threads);
+    Ok(Terminator::start(tls, threads)?)
 }
 
 fn bind_http(address: SocketAddr) -> Result<TcpListener, RunError> {
@@ -157,6 +218,7 @@ fn bind_http(address: SocketAddr) -> Result<TcpListener, RunError> {
 async fn live(
     config: &Config,
     control: &Arc<Control>,
+    tls: Option<Arc<dyn StartTls>>,
     on_ready: impl FnOnce(),
 ) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
@@ -164,7 +226,7 @@ async fn live(
     let hangup = config.text.as_ref().and_then(|_| signals.take_hangup());
     control.set_config(config);
     let cancel = Arc::new(AtomicBool::new(false));
-    let mut starting = start(config, Arc::clone(&cancel))?;
+    let mut starting = start(config, tls, Arc::clone(&cancel))?;
     notify(&[NotifyState::Status("opening cache and volumes")]);
     let mut asked_to_stop = false;
     let started = loop {
@@ -243,6 +305,7 @@ async fn reload_on(mut hangup: Signal, control: Arc<Control>) {
 /// Starts the data plane on a thread of its own, for it waits for locks.
 fn start(
     config: &Config,
+    tls: Option<Arc<dyn StartTls>>,
     cancel: Arc<AtomicBool>,
 ) -> Result<oneshot::Receiver<Result<DataPlaneHandle, StartError>>, std::io::Error> {
     let settings = StartConfig {
@@ -251,6 +314,7 @@ fn start(
         manager: config.manager,
         qos_groups: config.qos_groups.clone(),
         lock_wait_max: config.lock_wait_max,
+        tls,
         cancel,
     };
     let (report, started) = oneshot::channel();

@@ -14,5 +14,6 @@ pub mod vhost;
 mod warnings;
 
 pub use interest::{Interest, Ready, Token, Want};
+pub use nbd::tls::TlsAccess;
 pub use request::{Body, Buffers, Command, ExportId, Extent, ExtentKind, Incoming, Ticket};
 pub use socket::{ListenError, SocketAccess, UnixListener};

@@ -2,7 +2,7 @@
 
 mod sweep;
 
-use crate::nbd::{Address, AddressError};
+use crate::nbd::{Address, AddressError, TlsAccess};
 use rustix::fd::OwnedFd;
 use rustix::fs::{
     AtFlags, FileType, Gid, Mode, OFlags, RenameFlags, mkdirat, open, openat, renameat,
@@ -30,7 +30,7 @@ const MAKINGS: u32 = 10_000;
 /// Bytes for the entry of one group, members included; a group that does not fit is not found.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
-/// Who may connect to a unix socket, besides its owner.
+/// Who may connect: to a unix socket besides its owner, to an address of TCP by certificate.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SocketAccess {
     /// Permission bits, at most 0777; `None`: 0660.
@@ -38,6 +38,8 @@ pub struct SocketAccess {
     /// Name or number of its group; `None`: that of the process. A name is looked up in the
     /// system's database when the socket is made, which takes as long as that takes.
     pub group: Option<String>,
+    /// Clients of an address of TCP must use TLS and have one of these certificates; `None`: they need not.
+    pub tls: Option<TlsAccess>,
 }
 
 /// Why a server can't listen.
@@ -69,6 +71,9 @@ pub enum ListenError {
         /// Its group to be.
         group: String,
     },
+    /// Clients must use TLS, and nothing here ends it; or the address is served without it already.
+    #[error("{0} can't be served by TLS")]
+    NoTls(Address),
     /// Another error of the system.
     #[error("can't listen at {address}")]
     Io {
@@ -440,7 +445,7 @@ mod tests {
         let path = folder.path().join("a.sock");
         let own = rustix::process::getgid().as_raw();
         for (mode, seen) in [(None, 0o660), (Some(0o600), 0o600), (Some(0o666), 0o666)] {
-            let access = SocketAccess { mode, group: Some(own.to_string()) };
+            let access = SocketAccess { mode, group: Some(own.to_string()), tls: None };
             let listener = UnixListener::new(&path, &access).expect("a socket");
             let meta = path.metadata().expect("it is there");
             assert_eq!((meta.permissions().mode() & 0o777, meta.gid()), (seen, own));
@@ -454,12 +459,13 @@ mod tests {
         let folder = tempfile::tempdir().expect("a folder");
         let path = folder.path().join("a.sock");
         let group = Some("no such group".to_owned());
-        let error = UnixListener::new(&path, &SocketAccess { mode: None, group });
+        let error = UnixListener::new(&path, &SocketAccess { mode: None, group, tls: None });
         assert_eq!(
             error.expect_err("it is refused").to_string(),
             "there is no group 'no such group'"
         );
-        let error = UnixListener::new(&path, &SocketAccess { mode: Some(0o1777), group: None });
+        let error =
+            UnixListener::new(&path, &SocketAccess { mode: Some(0o1777), group: None, tls: None });
         assert!(matches!(error, Err(ListenError::Mode(0o1777))));
         assert!(!path.exists());
     }
@@ -479,7 +485,7 @@ mod tests {
             let _ = std::fs::remove_file(&path);
             std::os::unix::fs::symlink(&victim, &path).expect("a link");
         };
-        let access = SocketAccess { mode: Some(0o666), group: Some("4711".into()) };
+        let access = SocketAccess { mode: Some(0o666), group: Some("4711".into()), tls: None };
         let before = victim.metadata().map(|meta| (meta.mode(), meta.gid())).expect("it is there");
         // In the middle, and from the beginning.
         for _ in 0..2 {

@@ -3,14 +3,28 @@
 //! Called at start-up and for volumes that come later.
 
 use super::front::Front;
+use super::plane::Plane;
 use super::volume::export_of;
 use cinnabar_engine::units::SECTOR_BYTES;
-use cinnabar_frontend::nbd::Export;
+use cinnabar_frontend::nbd::{Export, StartTls};
 use cinnabar_frontend::{ListenError, vhost};
 use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
+use std::sync::Arc;
 
 /// Most queues of a device: as many as a guest has processors that do I/O at a time.
 const QUEUES_MAX: u16 = 16;
+
+impl Plane {
+    /// Of all threads' clients, before any of them listens.
+    pub(super) fn end_tls_by(&mut self, tls: Option<&Arc<dyn StartTls>>) {
+        let Some(tls) = tls else { return };
+        self.front.nbd.set_tls(Arc::clone(tls));
+        for worker in &self.crew.workers {
+            let tls = Arc::clone(tls);
+            worker.order(move |hands| hands.front.nbd.set_tls(tls));
+        }
+    }
+}
 
 impl Front {
     /// Listens for a volume's clients. What was begun when it fails is for the caller to remove.
@@ -108,6 +122,10 @@ fn unreachable_at(config: &VolumeConfig, at: &str, error: &ListenError) -> Start
         ListenError::GroupDenied { .. } => (
             StartErrorKind::AddressInvalid,
             "make the daemon's account a member of socket_group (SupplementaryGroups= in its unit)",
+        ),
+        ListenError::NoTls(_) => (
+            StartErrorKind::Settings,
+            "nbd_tls needs [tls] with client_ca in the configuration, and a start with it",
         ),
         ListenError::Mode(_) => {
             (StartErrorKind::AddressInvalid, "write it in octal, such as socket_mode = \"0660\"")

@@ -106,6 +106,7 @@ impl Plane {
         used.extend(log.iter().flatten().flat_map(|log| log.halves.disks()).map(taken_by_log));
         let shards = cache.as_ref().map_or(0, |(_, superblocks)| superblocks.len());
         let (mut plane, commands) = Self::new(config, options, ledger, shards)?;
+        plane.end_tls_by(config.tls.as_ref());
         let begun = plane
             .install_writes(&config.cache, log)
             .and_then(|()| plane.open_backends(config, used))

@@ -15,6 +15,7 @@ use super::reason::DisconnectReason;
 use super::reply;
 use super::request::{Body, Buffers};
 use super::shared::Shared;
+use super::tls::Link;
 use super::transmission::{Pending, Transmission};
 use cinnabar_seam::units::Instant;
 use cinnabar_seam::{Failure, RawMemory};
@@ -73,6 +74,10 @@ pub(super) struct Connection<M> {
     message_since: Option<Instant>,
     /// Messages taken.
     messages: u64,
+    /// If it goes over TLS.
+    pub(super) tls: Option<Link>,
+    /// What is still to be sent in plain text before it does.
+    prelude: Vec<u8>,
 }
 
 impl<M: RawMemory> Connection<M> {
@@ -111,7 +116,32 @@ impl<M: RawMemory> Connection<M> {
             opened_at: now,
             message_since: None,
             messages: 0,
+            tls: None,
+            prelude: Vec::new(),
         }
+    }
+
+    /// Its client must use TLS.
+    pub(super) fn require_tls(&mut self, limits: &Limits) {
+        self.phase = Phase::Handshake(Handshake::new(limits.options_max).requiring_tls());
+    }
+
+    /// What is to be sent in plain text before TLS.
+    pub(super) fn take_prelude(&mut self) -> Vec<u8> {
+        std::mem::take(&mut self.prelude)
+    }
+
+    /// Goes on over another socket, as a connection that the loop does not know yet; gives the one before.
+    pub(super) fn go_on_over(&mut self, socket: OwnedFd, link: Link) -> OwnedFd {
+        assert!(
+            self.leftover.is_empty() && self.output.is_empty(),
+            "nothing of the plain text is left"
+        );
+        self.tls = Some(link);
+        self.watched = (false, false);
+        (self.readable, self.blocked, self.paused) = (true, false, false);
+        (self.in_dirty, self.in_paused, self.in_backlog) = (false, false, false);
+        std::mem::replace(&mut self.fd, socket)
     }
 
     pub(super) fn has_output(&self) -> bool {

@@ -42,6 +42,9 @@ pub enum Step {
     /// A message was taken: the client wants to enter this export. To be answered with
     /// [`Handshake::grant`] or [`Handshake::refuse`] before the next step.
     Enter(ExportId),
+    /// A message was taken and granted: the output is to be sent, and everything from then on goes over TLS.
+    /// Nothing of the input that is left may be taken.
+    StartTls,
     /// The connection is to be closed once the output is sent.
     Close(DisconnectReason),
 }
@@ -58,6 +61,20 @@ pub struct Handshake {
     allocation_of: Option<ExportId>,
     /// How the client asked to enter.
     entering: Entering,
+    tls: Tls,
+    /// Why this client gets nothing.
+    forbidden: Option<&'static str>,
+}
+
+/// Where the handshake stands with TLS.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Tls {
+    /// Not to be had.
+    None,
+    /// Nothing else is granted before.
+    Required,
+    /// It was granted.
+    Started,
 }
 
 /// How a client asked to enter, and what the answer is to contain.
@@ -91,7 +108,20 @@ impl Handshake {
             structured: false,
             allocation_of: None,
             entering: Entering::default(),
+            tls: Tls::None,
+            forbidden: None,
         }
+    }
+
+    /// The same, and the client must use TLS before anything else.
+    #[must_use]
+    pub fn requiring_tls(self) -> Self {
+        Self { tls: Tls::Required, ..self }
+    }
+
+    /// From now on this client is refused whatever it asks for, with this reason, one line.
+    pub fn forbid(&mut self, reason: &'static str) {
+        self.forbidden = Some(reason);
     }
 
     /// Takes one message off the front of `input`, appends what is to be sent to `output`, and

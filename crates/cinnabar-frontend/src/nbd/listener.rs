@@ -4,6 +4,7 @@ use super::address::Address;
 use super::export::ExportId;
 use super::peer::Peer;
 use super::socket::{ListenError, QUEUE_LEN, SocketAccess, UnixListener, stream_socket};
+use super::tls::TlsAccess;
 use rustix::fd::{BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{
@@ -27,6 +28,8 @@ pub(super) struct Listener {
     pub(super) handshakes: usize,
     /// Not accepting for a moment: the process is out of descriptors.
     pub(super) resting: bool,
+    /// Whose certificates are taken, if clients must use TLS.
+    pub(super) tls: Option<TlsAccess>,
 }
 
 #[derive(Debug)]
@@ -50,7 +53,8 @@ impl Listener {
                 (Socket::Tcp(fd), Address::Tcp(bound))
             }
         };
-        Ok(Self { socket, address, exports: BTreeSet::new(), handshakes: 0, resting: false })
+        let tls = access.tls.clone();
+        Ok(Self { socket, address, exports: BTreeSet::new(), handshakes: 0, resting: false, tls })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

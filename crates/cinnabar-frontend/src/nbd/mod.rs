@@ -46,6 +46,7 @@ mod sectors;
 mod server;
 mod shared;
 mod stats;
+pub(crate) mod tls;
 pub mod transmission;
 
 // Shared with the vhost-user server.
@@ -60,3 +61,4 @@ pub use request::{Body, Buffers, Command, Extent, ExtentKind, Incoming, Ticket};
 pub use server::Server;
 pub use socket::{ListenError, SocketAccess};
 pub use stats::Stats;
+pub use tls::{Handover, StartTls, TlsAccess, TlsSession};

@@ -44,6 +44,8 @@ pub mod option {
     pub const ABORT: u32 = 2;
     /// List exports.
     pub const LIST: u32 = 3;
+    /// Go on over TLS.
+    pub const STARTTLS: u32 = 5;
     /// Ask about an export.
     pub const INFO: u32 = 6;
     /// Enter an export.
@@ -72,6 +74,8 @@ pub mod option_reply {
     pub const ERR_POLICY: u32 = (1 << 31) + 2;
     /// Malformed option.
     pub const ERR_INVALID: u32 = (1 << 31) + 3;
+    /// Not without TLS.
+    pub const ERR_TLS_REQD: u32 = (1 << 31) + 5;
     /// No such export.
     pub const ERR_UNKNOWN: u32 = (1 << 31) + 6;
 }

@@ -66,11 +66,20 @@ pub enum DisconnectReason {
     /// A part of a long read failed when its reply had begun, in a form that knows no error then.
     #[error("a long read failed within its reply")]
     ReadFailed,
+    /// `NBD_OPT_EXPORT_NAME` before TLS, where that is required.
+    #[error("the client does not use TLS, which this address requires")]
+    TlsRequired,
+    /// Bytes came behind `NBD_OPT_STARTTLS`, before its answer: another may have put them there.
+    #[error("there was plain text behind the request for TLS")]
+    TlsPlaintext,
+    /// The TLS handshake failed: no certificate, a wrong one, another protocol.
+    #[error("the TLS handshake failed")]
+    TlsFailed,
 }
 
 impl DisconnectReason {
     /// All of them, in the order of [`Self::index`].
-    pub const ALL: [Self; 20] = [
+    pub const ALL: [Self; 23] = [
         Self::Requested,
         Self::PeerClosed,
         Self::Broken,
@@ -91,6 +100,9 @@ impl DisconnectReason {
         Self::RequestMagic,
         Self::WriteTooLong,
         Self::ReadFailed,
+        Self::TlsRequired,
+        Self::TlsPlaintext,
+        Self::TlsFailed,
     ];
 
     /// Position in [`Self::ALL`].
@@ -136,6 +148,9 @@ impl DisconnectReason {
             Self::RequestMagic => "request_magic",
             Self::WriteTooLong => "write_too_long",
             Self::ReadFailed => "read_failed",
+            Self::TlsRequired => "tls_required",
+            Self::TlsPlaintext => "tls_plaintext",
+            Self::TlsFailed => "tls_failed",
         }
     }
 }

@@ -2,6 +2,7 @@
 
 mod accept;
 mod lifecycle;
+mod tls;
 
 use super::address::Address;
 use super::connection::{Connection, Outcome, Turn};
@@ -18,10 +19,12 @@ use super::shared::{Part, Shared, Slot};
 use super::socket::{ListenError, SocketAccess};
 use super::stats::Stats;
 use super::table::Table;
+use super::tls::StartTls;
 use super::transmission::Expect;
 use cinnabar_seam::units::Instant;
 use cinnabar_seam::{Failure, RawMemory};
 use std::collections::{BTreeSet, VecDeque};
+use std::sync::Arc;
 
 /// Set in the tokens of listeners; keys leave this bit free.
 const LISTENER: u64 = 1 << 63;
@@ -45,6 +48,8 @@ pub struct Server<M> {
     /// Changes of parts of sectors.
     jobs: Jobs<M>,
     draining: bool,
+    /// What ends TLS for its clients.
+    tls: Option<Arc<dyn StartTls>>,
 }
 
 impl<M: RawMemory> Server<M> {
@@ -62,6 +67,7 @@ impl<M: RawMemory> Server<M> {
             next_tick: None,
             jobs: Jobs::new(),
             draining: false,
+            tls: None,
         }
     }
 
@@ -151,11 +157,10 @@ impl<M: RawMemory> Server<M> {
         self.listen_with(address, &SocketAccess::default(), exports)
     }
 
-    /// The same, and says who may connect if it is a unix socket. A socket that is served already
-    /// stays as it is.
+    /// The same, and says who may connect. A socket that is served already stays as it is.
     ///
     /// # Errors
-    /// As above; the mode or group is impossible.
+    /// As above; the mode or group is impossible; TLS is required and can't be had.
     pub fn listen_with(
         &mut self,
         address: &Address,
@@ -241,6 +246,7 @@ impl<M: RawMemory> Server<M> {
                 rank,
                 jobs: &mut self.jobs,
                 served: listener.map_or(&nothing, |listener| &listener.exports),
+                tls: listener.and_then(|listener| listener.tls.as_ref()),
                 buffers: &mut *buffers,
                 incoming: &mut *incoming,
             };
@@ -273,6 +279,10 @@ impl<M: RawMemory> Server<M> {
                     break;
                 }
                 Outcome::Enter(export) => self.enter(key, export, buffers),
+                Outcome::StartTls => {
+                    self.start_tls(key, buffers);
+                    return;
+                }
                 Outcome::Close(reason) => {
                     self.disconnect(key, reason, buffers);
                     return;

@@ -16,6 +16,7 @@ mod pressure;
 mod properties;
 mod running;
 mod sample;
+mod tls;
 mod transmission;
 mod unaligned;
 mod vhost_bounds;

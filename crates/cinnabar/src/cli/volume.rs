@@ -191,6 +191,12 @@ struct AddArgs {
     /// Where clients find it: unix:PATH or tcp:IP:PORT [default: NAME.sock in the daemon's folder]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Option<String>,
+    /// Clients over TCP must use TLS and have a certificate of client_ca in [tls]: none or require
+    #[arg(long, value_name = "MODE", default_value = "none")]
+    nbd_tls: String,
+    /// A name of which their certificate must have one; may be given several times [default: any]
+    #[arg(long, value_name = "NAME")]
+    tls_allow: Vec<String>,
     /// Serve it as a vhost-user-blk device at this socket [default: NBD only]
     #[arg(long, value_name = "PATH")]
     vhost_user: Option<String>,
@@ -389,6 +395,8 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         auto_mode: args.auto_mode,
         weight: args.weight.map(u64::from),
         nbd,
+        nbd_tls: (args.nbd_tls != "none").then(|| args.nbd_tls.clone()),
+        tls_allow: (!args.tls_allow.is_empty()).then(|| args.tls_allow.clone()),
         vhost_user: match &args.vhost_user {
             Some(path) => Some(in_words(&here.join(path))?),
             None => None,

@@ -54,6 +54,7 @@ impl Rig {
             qos_groups: Vec::new(),
             // Not zero: another test's child process may hold copies of our descriptors for a moment.
             lock_wait_max: Duration::from_secs(5),
+            tls: None,
             cancel: Arc::default(),
         };
         let mut rig = Self { folder, config, running: None };

@@ -12,6 +12,7 @@ use crate::nbd::reason::DisconnectReason;
 use crate::nbd::reply;
 use crate::nbd::request::{Buffers, Incoming, Ticket};
 use crate::nbd::shared::{Part, Shared, Slot};
+use crate::nbd::tls::{NOT_ALLOWED, TlsAccess};
 use crate::nbd::transmission::{self, Expect, ForPiece, Room};
 use cinnabar_seam::RawMemory;
 use rustix::io::{Errno, retry_on_intr};
@@ -40,6 +41,8 @@ pub(in crate::nbd) enum Outcome {
     Paused,
     /// The client wants to enter an export; to be answered with `grant` or `refuse`.
     Enter(ExportId),
+    /// The client goes on over TLS.
+    StartTls,
     /// To be closed now.
     Close(DisconnectReason),
 }
@@ -50,6 +53,8 @@ pub(in crate::nbd) struct Turn<'a, M, B> {
     /// Whose turn it is, if others wait for room.
     pub(in crate::nbd) rank: Rank,
     pub(in crate::nbd) served: &'a BTreeSet<ExportId>,
+    /// Whose certificates are taken.
+    pub(in crate::nbd) tls: Option<&'a TlsAccess>,
     pub(in crate::nbd) jobs: &'a mut Jobs<M>,
     pub(in crate::nbd) buffers: &'a mut B,
     pub(in crate::nbd) incoming: &'a mut Vec<Incoming<M>>,
@@ -224,6 +229,12 @@ impl<M: RawMemory> Connection<M> {
 
     fn end_of_stream(&mut self, carried: usize) -> Outcome {
         self.readable = false;
+        if let Some(link) = self.tls.as_ref().filter(|link| link.session.failure().is_some()) {
+            // An end that TLS does not vouch for is none that the client meant.
+            let began = link.session.names().is_some();
+            let reason = if began { DisconnectReason::Broken } else { DisconnectReason::TlsFailed };
+            return Outcome::Close(reason);
+        }
         let within = match &self.phase {
             Phase::Handshake(_) => carried > 0,
             Phase::Transmission(stream) => carried > 0 || stream.in_payload(),
@@ -254,11 +265,26 @@ impl<M: RawMemory> Connection<M> {
         }
     }
 
+    /// Looks who the client is, before anything that it sent over TLS is answered.
+    fn judge<B>(&mut self, turn: &mut Turn<'_, M, B>) {
+        let Some(link) = self.tls.as_mut().filter(|link| !link.judged) else { return };
+        let Phase::Handshake(handshake) = &mut self.phase else { return };
+        link.judged = true;
+        let Err(names) = link.admits(turn.tls, self.peer) else { return };
+        handshake.forbid(NOT_ALLOWED);
+        turn.shared.stats.refused_clients += 1;
+        if turn.shared.warnings.allow(turn.shared.now) {
+            let (peer, reason) = (self.peer, "none of its certificate's names is in tls_allow");
+            tracing::warn!(%peer, names, reason, "NBD client refused");
+        }
+    }
+
     fn consume_options<B>(
         &mut self,
         input: &[u8],
         turn: &mut Turn<'_, M, B>,
     ) -> (usize, Option<Outcome>) {
+        self.judge(turn);
         let Phase::Handshake(handshake) = &mut self.phase else { return (0, None) };
         let directory = turn.shared.exports.view(turn.served);
         let mut output = Vec::new();
@@ -274,6 +300,15 @@ impl<M: RawMemory> Connection<M> {
                 handshake::Step::NeedMore => break None,
                 handshake::Step::Continue => self.messages += 1,
                 handshake::Step::Enter(export) => break Some(Outcome::Enter(export)),
+                handshake::Step::StartTls if taken < input.len() => {
+                    break Some(Outcome::Close(DisconnectReason::TlsPlaintext));
+                }
+                handshake::Step::StartTls => {
+                    self.messages += 1;
+                    // Nothing else waits to be sent: options are taken one output at a time.
+                    self.prelude = output;
+                    return (taken, Some(Outcome::StartTls));
+                }
                 handshake::Step::Close(reason) => break Some(self.end(reason)),
             }
         };

@@ -1,11 +1,14 @@
 //! One handler for each option.
 
-use super::{Directory, Entering, Handshake, Step, export_flags, reply};
+use super::{Directory, Entering, Handshake, Step, Tls, export_flags, reply};
 use crate::nbd::export::{Export, ExportId};
 use crate::nbd::proto::{Fields, allocation, info, option, option_reply};
 use crate::nbd::reason::DisconnectReason;
 use cinnabar_seam::limits::DATA_BYTES_MAX;
 use cinnabar_seam::units::BLOCK_BYTES;
+
+/// What a client is told that has not asked for TLS.
+const TLS_REQUIRED: &str = "this volume is served over TLS only";
 
 /// A parsed list of metadata context queries: the export, and which contexts match.
 struct MetaQuery {
@@ -28,6 +31,12 @@ impl Handshake {
         directory: &impl Directory,
         output: &mut Vec<u8>,
     ) -> Step {
+        if self.tls == Tls::Required {
+            return self.before_tls(option, data, output);
+        }
+        if let Some(reason) = self.forbidden {
+            return forbidden(option, reason, output);
+        }
         match option {
             option::EXPORT_NAME => self.export_name(data, directory),
             option::ABORT => {
@@ -49,11 +58,38 @@ impl Handshake {
                 self.meta_context(option, data, directory, output);
                 Step::Continue
             }
+            option::STARTTLS if self.tls == Tls::Started => {
+                refuse(output, option, &Refusal::Malformed);
+                Step::Continue
+            }
             _ => {
                 reply(output, option, option_reply::ERR_UNSUP, &[]);
                 Step::Continue
             }
         }
+    }
+
+    /// Where TLS is required and was not asked for yet, nothing else is answered: not which exports there
+    /// are, and not which options.
+    fn before_tls(&mut self, option: u32, data: &[u8], output: &mut Vec<u8>) -> Step {
+        match option {
+            option::STARTTLS if data.is_empty() => {
+                self.tls = Tls::Started;
+                // Nothing that was agreed on in plain text counts.
+                (self.structured, self.allocation_of) = (false, None);
+                reply(output, option, option_reply::ACK, &[]);
+                return Step::StartTls;
+            }
+            option::STARTTLS => refuse(output, option, &Refusal::Malformed),
+            option::ABORT => {
+                reply(output, option, option_reply::ACK, &[]);
+                return Step::Close(DisconnectReason::Requested);
+            }
+            // This way in has no answer that says why not.
+            option::EXPORT_NAME => return Step::Close(DisconnectReason::TlsRequired),
+            _ => reply(output, option, option_reply::ERR_TLS_REQD, &[TLS_REQUIRED.as_bytes()]),
+        }
+        Step::Continue
     }
 
     fn export_name(&mut self, name: &[u8], directory: &impl Directory) -> Step {
@@ -150,6 +186,19 @@ impl Handshake {
         }
         reply(output, option, option_reply::ACK, &[]);
     }
+}
+
+/// Answers a client that gets nothing.
+fn forbidden(option: u32, reason: &str, output: &mut Vec<u8>) -> Step {
+    match option {
+        option::EXPORT_NAME => return Step::Close(DisconnectReason::Policy),
+        option::ABORT => {
+            reply(output, option, option_reply::ACK, &[]);
+            return Step::Close(DisconnectReason::Requested);
+        }
+        _ => reply(output, option, option_reply::ERR_POLICY, &[reason.as_bytes()]),
+    }
+    Step::Continue
 }
 
 fn list(data: &[u8], directory: &impl Directory, output: &mut Vec<u8>) -> Step {

@@ -23,8 +23,15 @@ impl<M: RawMemory> Server<M> {
         if let Some(id) = exports.iter().find(|id| self.shared.exports.get(**id).is_none()) {
             return Err(ListenError::NoExport(id.0));
         }
+        if access.tls.is_some() && self.tls.is_none() {
+            return Err(ListenError::NoTls(address.clone()));
+        }
         let known = self.listeners.iter().find(|(_, known)| known.address == *address);
-        let key = if let Some((key, _)) = known {
+        let key = if let Some((key, known)) = known {
+            // Who comes in by one rule must not find what another one guards.
+            if known.tls != access.tls {
+                return Err(ListenError::NoTls(address.clone()));
+            }
             key
         } else {
             let key = self.listeners.insert(Listener::new(address, access)?);
@@ -70,7 +77,10 @@ impl<M: RawMemory> Server<M> {
                     }
                     listener.handshakes += 1;
                     let now = self.shared.now;
-                    let new = Connection::new(fd, peer, key, now, &self.shared.limits);
+                    let mut new = Connection::new(fd, peer, key, now, &self.shared.limits);
+                    if listener.tls.is_some() {
+                        new.require_tls(&self.shared.limits);
+                    }
                     let key = self.connections.insert(new);
                     self.shared.stats.connections += 1;
                     self.begin(key);

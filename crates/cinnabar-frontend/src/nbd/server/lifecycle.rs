@@ -203,10 +203,11 @@ impl<M: RawMemory> Server<M> {
         let export = connection.export.and_then(|id| self.shared.exports.get(id));
         let export = export.map(|served| served.export.name.as_str());
         let peer = connection.peer;
+        let detail = connection.tls.as_ref().and_then(|link| link.session.failure());
         if reason.is_ordinary() {
-            tracing::debug!(%peer, export, %reason, "NBD connection ended");
+            tracing::debug!(%peer, export, %reason, detail, "NBD connection ended");
         } else if self.shared.warnings.allow(self.shared.now) {
-            tracing::warn!(%peer, export, %reason, "NBD client disconnected");
+            tracing::warn!(%peer, export, %reason, detail, "NBD client disconnected");
         }
         // Changes that the loop has not received yet are void: the descriptor is closed now.
         self.interests.retain(|interest| interest.token != Token(key));

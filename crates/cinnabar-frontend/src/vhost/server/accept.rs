@@ -35,7 +35,7 @@ impl<M: RawMemory> Server<M> {
             return Err(AddError::TooMany(self.limits.exports_max));
         }
         let SocketSpec { path, mode, group } = socket;
-        let listener = UnixListener::new(&path, &SocketAccess { mode, group })?;
+        let listener = UnixListener::new(&path, &SocketAccess { mode, group, tls: None })?;
         let watch = self.watches.add(listener.fd.as_raw_fd(), Source::Listener(id));
         let lives = self.begin_life(&export, path);
         let served = Served {
