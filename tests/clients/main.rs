@@ -14,6 +14,7 @@ mod hybrid;
 mod libnbd;
 mod migration;
 mod nbd_backend;
+mod package;
 mod qemu;
 mod record;
 mod reload;
@@ -74,6 +75,7 @@ fn main() -> ExitCode {
     let trials = crash::CASES
         .into_iter()
         .chain(guest::CASES)
+        .chain(package::CASES)
         .chain(write_back::CASES)
         .chain(ceph::CASES)
         .chain(verify::CASES)

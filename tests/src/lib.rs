@@ -8,6 +8,7 @@ pub mod books;
 pub mod ceph;
 pub mod control;
 pub mod daemon;
+pub mod debian;
 pub mod dice;
 pub mod disk_log;
 pub mod fio;

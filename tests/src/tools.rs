@@ -89,6 +89,11 @@ pub const PYTHON: Tool = Tool::new(
     "python3-venv",
     "packages of PyPI: libCacheSim to compare speed with, a client of the control API",
 );
+/// Makes a Debian in a folder.
+pub const MMDEBSTRAP: Tool =
+    Tool::new("mmdebstrap", "mmdebstrap", "a bare Debian for the package to be installed on");
+/// Checks Debian packages.
+pub const LINTIAN: Tool = Tool::new("lintian", "lintian", "checks the Debian package");
 /// Prometheus' checker of its files. Used where it is, and never fetched: its package starts a server.
 pub const PROMTOOL: Tool = Tool::new("promtool", "prometheus", "checks the alert rules");
 /// Ceph's monitor.
@@ -144,6 +149,8 @@ pub const ALL: &[Tool] = &[
     VIRT_XML_VALIDATE,
     XMLLINT,
     PYTHON,
+    MMDEBSTRAP,
+    LINTIAN,
     CEPH_MON,
     CEPH_OSD,
     CEPH,

@@ -14,6 +14,7 @@ mod fuzz;
 mod install;
 mod layers;
 mod modules;
+mod package;
 mod shell;
 mod soak;
 mod source;
@@ -49,6 +50,8 @@ enum Chore {
     Count(count::Args),
     /// Search longer: fault simulations on and on, or all searches for some minutes
     Soak(soak::Args),
+    /// Build a Debian package
+    Package(package::Args),
 }
 
 fn main() -> ExitCode {
@@ -62,6 +65,7 @@ fn main() -> ExitCode {
         Chore::Bench(bench) => bench::run(&bench),
         Chore::Coverage(args) => coverage::run(&args),
         Chore::Count(args) => count::run(&args),
+        Chore::Package(args) => package::run(&args),
         Chore::Soak(args) => return soak::run(&args),
     };
     match done {

@@ -32,12 +32,14 @@ const HEARTBEAT_EVERY: Duration = Duration::from_secs(15);
 const STALL_MAX: Duration = Duration::from_mins(1);
 /// The header in which a client names the last event that it has, when it comes again.
 const LAST_EVENT: &str = "last-event-id";
+/// What it says there to have all that are kept.
+const OLDEST: &str = "oldest";
 
 /// What happens, as it happens
 ///
 /// Server-sent events: `event` is the kind, `data` an `EventReport` in JSON, `id` what a client
-/// sends in `Last-Event-ID` to go on where it was. Without that header it begins with what happens from
-/// now on. A comment comes every 15 seconds if nothing else does.
+/// sends in `Last-Event-ID` to go on where it was; `oldest` there: all that are kept. Without that header it
+/// begins with what happens from now on. A comment comes every 15 seconds if nothing else does.
 #[utoipa::path(get, path = "/v1/events", tag = "history", operation_id = "events",
     params(("Last-Event-ID" = Option<String>, Header, description = "The last event that the client has")),
     responses(
@@ -82,6 +84,9 @@ impl Begin {
     fn of(observer: &Observer, last: Option<&str>) -> Self {
         let next = observer.events().next();
         let Some(last) = last else { return Self { number: next, is_of_another_run: false } };
+        if last == OLDEST {
+            return Self { number: 0, is_of_another_run: false };
+        }
         let known = last.split_once('-').and_then(|(run, number)| {
             let is_of_this = run.parse() == Ok(observer.run());
             let number: u64 = number.parse().ok()?;

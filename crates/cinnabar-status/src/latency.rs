@@ -20,6 +20,7 @@ pub struct LatencyRecorder {
     buckets: [u64; BOUNDS_US.len() + 1],
     /// Exact sum in ns, for the mean.
     sum_ns: u64,
+    bytes: u64,
 }
 
 /// Latencies of one operation since the volume was attached.
@@ -29,6 +30,8 @@ pub struct LatencySummary {
     pub count: u64,
     /// Sum of all latencies in ns.
     pub sum_ns: u64,
+    /// Bytes of data that they read or wrote.
+    pub bytes: u64,
     /// Median in us, 0 without operations.
     pub p50_us: u64,
     /// 99th percentile in us, 0 without operations.
@@ -57,7 +60,7 @@ impl LatencyRecorder {
     pub fn new() -> Self {
         let histogram =
             Histogram::new_with_bounds(1, LATENCY_US_MAX, 2).expect("constant bounds are valid");
-        Self { histogram, buckets: [0; BOUNDS_US.len() + 1], sum_ns: 0 }
+        Self { histogram, buckets: [0; BOUNDS_US.len() + 1], sum_ns: 0, bytes: 0 }
     }
 
     /// Counts one operation that took `ns` nanoseconds.
@@ -68,11 +71,18 @@ impl LatencyRecorder {
         self.sum_ns = self.sum_ns.saturating_add(ns);
     }
 
+    /// Counts one operation on so many bytes of data that took `ns` nanoseconds.
+    pub fn record(&mut self, ns: u64, bytes: u64) {
+        self.record_ns(ns);
+        self.bytes = self.bytes.saturating_add(bytes);
+    }
+
     /// What it has seen so far. Takes some us: for the status, not for each request.
     pub fn summary(&self) -> LatencySummary {
         LatencySummary {
             count: self.histogram.len(),
             sum_ns: self.sum_ns,
+            bytes: self.bytes,
             p50_us: self.histogram.value_at_quantile(0.5),
             p99_us: self.histogram.value_at_quantile(0.99),
             buckets: self.buckets,
@@ -108,9 +118,9 @@ mod tests {
         for us in 1..=1000 {
             recorder.record_ns(us * 1000);
         }
-        recorder.record_ns(u64::MAX / 2);
+        recorder.record(u64::MAX / 2, 512);
         let summary = recorder.summary();
-        assert_eq!(summary.count, 1001);
+        assert_eq!((summary.count, summary.bytes), (1001, 512));
         assert_eq!(summary.buckets.iter().sum::<u64>(), 1001);
         assert_eq!(summary.buckets[0], 10);
         assert_eq!(summary.buckets[BOUNDS_US.len()], 1);

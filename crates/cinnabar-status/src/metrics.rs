@@ -2,6 +2,7 @@
 //!
 //! Names and meanings: `docs/guide/metrics.md`.
 
+mod bytes;
 mod hybrid;
 
 use crate::latency::{BOUNDS_US, LatencySummary};
@@ -43,6 +44,7 @@ impl Collector for Snapshot {
         cache(&mut out, &self.0.cache)?;
         volume_requests(&mut out, &self.0.volumes)?;
         volume_blocks(&mut out, &self.0.volumes)?;
+        bytes::bytes(&mut out, &self.0.volumes)?;
         volume_backend(&mut out, &self.0.volumes)?;
         volume_state(&mut out, &self.0.volumes)?;
         write_back(&mut out, &self.0)?;

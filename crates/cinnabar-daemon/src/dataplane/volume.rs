@@ -167,9 +167,10 @@ pub(super) struct Recorders {
 /// Operations as the latencies tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
-    Read,
-    /// Trims and zeroes, too.
-    Write,
+    /// Of so many bytes.
+    Read(u32),
+    /// Of so many bytes of data; trims and zeroes, too, of none.
+    Write(u32),
     Flush,
     /// Not a guest's wish for data: prefetches.
     Other,
@@ -453,8 +454,9 @@ pub(super) fn tells_extents(io: &VolumeIo) -> bool {
 /// How latencies tell an operation apart.
 pub(super) const fn kind_of(op: &Op<Memory>) -> Kind {
     match op {
-        Op::Read { .. } => Kind::Read,
-        Op::Write { .. } | Op::Trim { .. } | Op::WriteZeroes { .. } => Kind::Write,
+        Op::Read { span, .. } => Kind::Read(span.len as u32),
+        Op::Write { span, .. } => Kind::Write(span.len as u32),
+        Op::Trim { .. } | Op::WriteZeroes { .. } => Kind::Write(0),
         Op::Flush => Kind::Flush,
         Op::Invalidate { .. } => Kind::Other,
     }
@@ -468,8 +470,8 @@ pub(super) fn export_of(key: usize) -> ExportId {
 impl Recorders {
     pub(super) fn record(&mut self, kind: Kind, ns: u64) {
         match kind {
-            Kind::Read => self.read.record_ns(ns),
-            Kind::Write => self.write.record_ns(ns),
+            Kind::Read(bytes) => self.read.record(ns, bytes.into()),
+            Kind::Write(bytes) => self.write.record(ns, bytes.into()),
             Kind::Flush => self.flush.record_ns(ns),
             Kind::Other => {}
         }

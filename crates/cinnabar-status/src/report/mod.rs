@@ -5,6 +5,7 @@
 mod cache;
 mod health;
 mod hybrid;
+mod latency;
 mod qos;
 mod volume;
 
@@ -13,10 +14,11 @@ pub use cache::{
 };
 pub use health::{HealthReport, LoadedReport, StartKind, why};
 pub use hybrid::HybridReport;
+pub use latency::{LatencyReport, OperationLatency};
 pub use qos::{QosGroupReport, QosReport, QosWorkReport};
 pub use volume::{
-    BypassedReport, DestagePace, LatencyReport, MigrationReport, OperationLatency, ParentReport,
-    VolumeReport, WaitingReport, WarmReport, WarmthReport, WriteBackReport,
+    BypassedReport, DestagePace, MigrationReport, ParentReport, VolumeReport, WaitingReport,
+    WarmReport, WarmthReport, WriteBackReport,
 };
 
 use crate::raw::DataStatus;

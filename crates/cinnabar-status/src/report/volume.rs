@@ -1,8 +1,8 @@
 //! A volume in the status.
 
 use super::hybrid::HybridReport;
+use super::latency::LatencyReport;
 use super::qos::QosReport;
-use crate::latency::{Latencies, LatencySummary};
 use crate::raw::{
     MigrationRole, MigrationStatus, PaceReason, ParentStatus, State, VolumeStatus, Waiting,
     WarmStatus, WriteBackStatus,
@@ -94,6 +94,12 @@ pub struct VolumeReport {
     pub blocks_read: u64,
     /// Blocks touched by writes.
     pub blocks_written: u64,
+    /// Bytes of read requests.
+    #[serde(default)]
+    pub read_bytes: u64,
+    /// Bytes of write requests.
+    #[serde(default)]
+    pub write_bytes: u64,
     /// Read blocks served from RAM or flash.
     pub read_hits: u64,
     /// Of those, from RAM.
@@ -401,30 +407,6 @@ impl fmt::Display for WarmthReport {
     }
 }
 
-/// Latencies by operation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct LatencyReport {
-    /// Reads.
-    pub read: OperationLatency,
-    /// Writes, trims and zeroes.
-    pub write: OperationLatency,
-    /// Flushes.
-    pub flush: OperationLatency,
-}
-
-/// Latency of one operation, in us, since the volume was added.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
-pub struct OperationLatency {
-    /// Operations.
-    pub count: u64,
-    /// Mean.
-    pub mean: f64,
-    /// Median.
-    pub p50: u64,
-    /// 99th percentile.
-    pub p99: u64,
-}
-
 impl VolumeReport {
     /// Makes the report of one volume's raw status.
     pub fn new(status: &VolumeStatus) -> Self {
@@ -467,6 +449,8 @@ impl VolumeReport {
             zeroes: counters.zeroes,
             blocks_read: counters.blocks_read,
             blocks_written: counters.blocks_written,
+            read_bytes: status.latencies.read.bytes,
+            write_bytes: status.latencies.write.bytes,
             read_hits: counters.read_hits,
             read_hits_ram: counters.read_hits_ram,
             read_hits_log: status.read_hits_log,
@@ -581,20 +565,5 @@ const fn words_of(reason: DropReason) -> &'static str {
         DropReason::NoProof => {
             "nothing proves that the backend was not changed, and exclusive is not set"
         }
-    }
-}
-
-impl From<&Latencies> for LatencyReport {
-    fn from(latencies: &Latencies) -> Self {
-        let Latencies { read, write, flush } = latencies;
-        Self { read: read.into(), write: write.into(), flush: flush.into() }
-    }
-}
-
-impl From<&LatencySummary> for OperationLatency {
-    fn from(summary: &LatencySummary) -> Self {
-        // Two decimals: more are noise.
-        let mean = (summary.mean_us() * 100.0).round() / 100.0;
-        Self { count: summary.count, mean, p50: summary.p50_us, p99: summary.p99_us }
     }
 }

@@ -34,6 +34,16 @@ pub(super) struct Daemon {
 }
 
 impl Daemon {
+    /// Behind this socket.
+    pub(super) const fn at(socket: PathBuf) -> Self {
+        Self { socket }
+    }
+
+    /// Its control socket.
+    pub(super) fn socket(&self) -> &Path {
+        &self.socket
+    }
+
     /// Fetches something.
     pub(super) fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.understand(&self.call(Method::GET, path, Vec::new())?)

@@ -15,12 +15,14 @@ mod failure;
 mod history;
 mod hybrid;
 mod logging;
+mod man;
 mod migrate;
 mod output;
 mod parse;
 mod policy;
 mod progress;
 mod reload;
+mod report;
 mod report_file;
 mod serve;
 mod simulate;
@@ -30,6 +32,7 @@ mod status_notes;
 mod tests;
 mod trace;
 mod volume;
+mod windows;
 
 use cinnabar_text::Failure;
 use clap::{CommandFactory, Parser, Subcommand};
@@ -70,6 +73,8 @@ enum Command {
     Cache(cache::Args),
     /// Make, look at and check volumes over a fast and a slow pool
     Hybrid(hybrid::Args),
+    /// Collect what those who help need to know, without guests' data and secrets
+    Report(report::Args),
     /// Check a configuration file
     Config(config_check::Args),
     /// Describe the control API for programs
@@ -97,6 +102,8 @@ enum Command {
         /// The shell
         shell: Shell,
     },
+    /// Write the manual pages into a folder
+    Man(man::Args),
 }
 
 /// A panic of any thread ends the process, in each profile as in a release: what it left half done is nobody's to use.
@@ -137,6 +144,7 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Policy(args) => policy::run(&args),
         Command::Cache(args) => cache::run(&args),
         Command::Hybrid(args) => hybrid::run(&args),
+        Command::Report(args) => report::run(&args),
         Command::Config(args) => config_check::run(&args),
         Command::Api(args) => api::run(&args),
         Command::Simulate(args) => simulate::run(&args),
@@ -149,6 +157,7 @@ fn run(command: Command) -> Result<(), Failure> {
             clap_complete::generate(shell, &mut Cli::command(), "cinnabar", &mut script);
             output::bytes(&script)
         }
+        Command::Man(args) => man::run(&args, Cli::command()),
     }
 }
 

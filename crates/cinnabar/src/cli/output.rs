@@ -70,3 +70,12 @@ pub(super) fn width() -> Option<usize> {
 pub(super) fn table(table: &Table) -> String {
     table.render(width())
 }
+
+/// `85us`, `8.1ms`, `1.2s`.
+pub(super) fn time(us: u64) -> String {
+    match us {
+        0..1_000 => format!("{us}us"),
+        1_000..1_000_000 => format!("{:.1}ms", us as f64 / 1e3),
+        _ => format!("{:.1}s", us as f64 / 1e6),
+    }
+}

@@ -2,6 +2,7 @@
 
 use super::client::Daemon;
 use super::output;
+use super::windows::{Span, Watch, Window};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_status::raw::{LogHalfState, State};
 use cinnabar_status::report::{
@@ -20,16 +21,23 @@ use std::time::{Duration, Instant};
     cinnabar status --socket /run/cinnabar/control.sock\n  \
     cinnabar status --wait && echo \"it serves\"\n  \
     cinnabar status --watch\n  \
+    cinnabar status --watch --window 5min\n  \
+    cinnabar status --watch --json | jq '.windows[] | select(.window == \"1h\")'\n  \
     cinnabar status --json | jq '.volumes[] | {name, read_hits, misses}'")]
 pub(super) struct Args {
-    /// Print a JSON object, one line each time if not to a terminal [default: a table]
+    /// Print a JSON object, one line each time if not to a terminal or with --watch [default: a table]
     #[arg(long)]
     json: bool,
-    /// Show it again and again, with rates [default: once]
+    /// Show it again and again until Ctrl-C, with what each volume did in the last second, 5 minutes,
+    /// hour and day: I/Os and MB (10^6 bytes) a second, hits of blocks read, mean latencies. But for the
+    /// last second, MB/s count whole blocks of 4 KiB [default: once]
     #[arg(long)]
     watch: bool,
+    /// With --watch: only this window; may be repeated [default: all]
+    #[arg(long, value_name = "TIME", requires = "watch", hide_default_value = true)]
+    window: Vec<Span>,
     /// Seconds between two looks
-    #[arg(long, value_name = "SECONDS", default_value_t = 2.0, value_parser = interval)]
+    #[arg(long, value_name = "SECONDS", default_value_t = 1.0, value_parser = interval)]
     interval: f64,
     /// Wait until the daemon serves, this long at most [default: don't wait; 60 if no SECONDS are given]
     #[arg(long, value_name = "SECONDS", num_args = 0..=1, require_equals = true, value_parser = wait)]
@@ -58,44 +66,50 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(seconds) = args.wait {
         args.daemon.wait(Duration::from_secs_f64(seconds))?;
     }
-    let mut before: Option<(Instant, StatusReport)> = None;
+    let mut watch = args.watch.then(|| Watch::new(&args.window));
     loop {
-        let object: serde_json::Value = args.daemon.get("/v1/status")?;
-        if args.json {
-            output::json(&object)?;
-        } else {
-            let report: StatusReport = serde_json::from_value(object).map_err(|error| {
-                let hint = "use the version of the daemon: cinnabar version";
-                Failure::at_run_time(format!("the status can't be read: {error}"), hint)
-            })?;
-            let now = Instant::now();
-            let last = before.as_ref().map(|(then, report)| (report, now - *then));
-            let clear = if args.watch && std::io::stdout().is_terminal() {
-                "\x1b[H\x1b[2J\x1b[3J"
-            } else {
-                ""
-            };
-            output::text(&format!("{clear}{}", render(&report, last)))?;
-            before = Some((now, report));
+        let mut object: serde_json::Value = args.daemon.get("/v1/status")?;
+        if args.json && watch.is_none() {
+            return output::json(&object);
         }
-        if !args.watch {
-            return Ok(());
+        let now = Instant::now();
+        let report: StatusReport = serde_json::from_value(object.clone()).map_err(|error| {
+            let hint = "use the version of the daemon: cinnabar version";
+            Failure::at_run_time(format!("the status can't be read: {error}"), hint)
+        })?;
+        let windows = match &mut watch {
+            Some(watch) => watch.look(&args.daemon, now, &report)?,
+            None => Vec::new(),
+        };
+        match (args.json, &watch) {
+            (true, _) => {
+                object["windows"] = serde_json::json!(windows);
+                output::text(&format!("{object}\n"))?;
+            }
+            (false, None) => return output::text(&render(&report, &[])),
+            (false, Some(_)) => show(&render(&report, &windows))?,
         }
         std::thread::sleep(Duration::from_secs_f64(args.interval));
-        if !args.json && !std::io::stdout().is_terminal() {
-            output::text("\n")?;
-        }
     }
 }
 
-/// The status for people; with an earlier one, rates since then.
-pub(super) fn render(report: &StatusReport, before: Option<(&StatusReport, Duration)>) -> String {
+/// Shows a status in the place of the last one, or below it where there are no places.
+fn show(text: &str) -> Result<(), Failure> {
+    let is_plain = std::env::var_os("TERM").is_none_or(|term| term == "dumb");
+    if std::io::stdout().is_terminal() && !is_plain {
+        return output::text(&format!("\x1b[H\x1b[2J\x1b[3J{text}"));
+    }
+    output::text(&format!("{text}\n"))
+}
+
+/// The status for people, with what volumes did lately if that is known.
+pub(super) fn render(report: &StatusReport, windows: &[Window]) -> String {
     let mut text = cache(&report.cache);
     text.push('\n');
     text += &volumes(&report.volumes);
-    if let Some((earlier, elapsed)) = before {
+    if !windows.is_empty() {
         text.push('\n');
-        text += &rates(report, earlier, elapsed.as_secs_f64());
+        text += &super::windows::render(windows);
     }
     let notes: Vec<String> = report.volumes.iter().filter_map(note).collect();
     let oversold = report.qos_groups.iter().filter(|group| group.oversold_iops > 0).map(|group| {
@@ -306,29 +320,6 @@ fn volumes(volumes: &[VolumeReport]) -> String {
     output::table(&table)
 }
 
-fn rates(now: &StatusReport, before: &StatusReport, seconds: f64) -> String {
-    let header = ["PER SECOND", "READS", "WRITES", "HITS", "BACKEND READS", "BACKEND WRITES"];
-    let mut table = Table::new(1, &header).least(&["BACKEND WRITES", "BACKEND READS"]);
-    for new in &now.volumes {
-        // One that was added in between counts from zero; so does one that was removed and added again.
-        let old = before.volumes.iter().find(|old| old.name == new.name && old.reads <= new.reads);
-        let since =
-            |value: fn(&VolumeReport) -> u64| value(new).saturating_sub(old.map_or(0, value));
-        let rate = |value: fn(&VolumeReport) -> u64| {
-            format!("{:.0}", since(value) as f64 / seconds.max(1e-3))
-        };
-        table.push(vec![
-            new.name.clone(),
-            rate(|volume| volume.reads),
-            rate(|volume| volume.writes),
-            output::ratio(since(|volume| volume.read_hits), since(|volume| volume.blocks_read)),
-            rate(|volume| volume.backend_reads),
-            rate(|volume| volume.backend_writes),
-        ]);
-    }
-    output::table(&table)
-}
-
 /// What deserves a line of its own: what a start kept or dropped, why a volume does not serve, what
 /// its backend has been asked for too long ago.
 fn note(volume: &VolumeReport) -> Option<String> {
@@ -400,14 +391,5 @@ fn latency(latency: &OperationLatency) -> String {
     if latency.count == 0 {
         return "-".to_owned();
     }
-    format!("{}/{}", time(latency.p50), time(latency.p99))
-}
-
-/// `85us`, `8.1ms`, `1.2s`.
-fn time(us: u64) -> String {
-    match us {
-        0..1_000 => format!("{us}us"),
-        1_000..1_000_000 => format!("{:.1}ms", us as f64 / 1e3),
-        _ => format!("{:.1}s", us as f64 / 1e6),
-    }
+    format!("{}/{}", output::time(latency.p50), output::time(latency.p99))
 }

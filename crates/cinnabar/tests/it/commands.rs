@@ -32,6 +32,7 @@ fn the_status_counts_what_a_client_does() {
     assert_eq!(volume["state"], "serving");
     assert_eq!((number("reads"), number("writes"), number("flushes")), (3, 1, 1));
     assert_eq!((number("blocks_read"), number("blocks_written")), (6, 1));
+    assert_eq!((number("read_bytes"), number("write_bytes")), (3 * 8192, 4096));
     assert_eq!((number("read_hits"), number("misses")), (4, 2));
     assert_eq!((number("backend_read_bytes"), number("backend_write_bytes")), (8192, 4096));
     assert_eq!(number("connections"), 1);
