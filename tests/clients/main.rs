@@ -14,6 +14,7 @@ mod hybrid;
 mod libnbd;
 mod migration;
 mod nbd_backend;
+mod page;
 mod qemu;
 mod record;
 mod restart;
@@ -87,6 +88,7 @@ fn main() -> ExitCode {
         .chain(record::CASES)
         .chain(unit::CASES)
         .chain(api::CASES)
+        .chain(page::CASES)
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

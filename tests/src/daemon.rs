@@ -108,7 +108,7 @@ impl Site {
         self.spawn(&["serve", "--config"], &file, prepare)?.ready()
     }
 
-    /// Starts the daemon's own demonstration here: a volume `demo` with a slow disk.
+    /// Starts the daemon's own demonstration here: four machines at work on slow disks.
     ///
     /// # Errors
     /// As for [`Site::serve`].

@@ -87,6 +87,10 @@ pub const PYTHON: Tool = Tool::new(
     "python3-venv",
     "packages of PyPI: libCacheSim to compare speed with, a client of the control API",
 );
+/// Python itself.
+pub const PYTHON3: Tool = Tool::new("python3", "python3", "scripts that lead a browser");
+/// A browser.
+pub const CHROMIUM: Tool = Tool::new("chromium", "chromium", "the daemon's page as people see it");
 /// Prometheus' checker of its files. Used where it is, and never fetched: its package starts a server.
 pub const PROMTOOL: Tool = Tool::new("promtool", "prometheus", "checks the alert rules");
 /// Ceph's monitor.
@@ -141,6 +145,8 @@ pub const ALL: &[Tool] = &[
     VIRT_XML_VALIDATE,
     XMLLINT,
     PYTHON,
+    PYTHON3,
+    CHROMIUM,
     CEPH_MON,
     CEPH_OSD,
     CEPH,

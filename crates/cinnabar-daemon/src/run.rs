@@ -95,11 +95,12 @@ impl RunError {
     }
 }
 
-/// Runs a daemon until a signal ends it. `on_ready` is called once, when every volume answers.
+/// Runs a daemon until a signal ends it. `on_ready` is called once, when every volume answers; what it
+/// gives is dropped before the daemon stops.
 ///
 /// # Errors
 /// [`RunError`] if it can't start, can't go on, or can't stop clean.
-pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
+pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // First of all: a second daemon by mistake is told so at once.
     let mut socket = ControlSocket::bind(&config.control.socket)?;
@@ -149,10 +150,10 @@ fn bind_http(address: SocketAddr) -> Result<TcpListener, RunError> {
     bind().map_err(|source| RunError::Http { address, source })
 }
 
-async fn live(
+async fn live<T>(
     config: &Config,
     control: &Arc<Control>,
-    on_ready: impl FnOnce(),
+    on_ready: impl FnOnce() -> T,
 ) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     let cancel = Arc::new(AtomicBool::new(false));
@@ -189,13 +190,14 @@ async fn live(
         control.enter(Phase::Serving(commands.clone()));
         tracing::info!(volumes = config.volumes.len(), "ready");
         notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        on_ready();
+        let at_work = on_ready();
         let folder = &config.cache.state_dir;
         let observes = tokio::spawn(observer::observe(Arc::clone(control), folder.clone()));
         tokio::select! {
             () = signals.next() => {}
             result = &mut ended => return Err(failure(result).into()),
         }
+        drop(at_work);
         observes.abort();
         observer::finish(control, folder).await;
     }
