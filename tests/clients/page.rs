@@ -99,7 +99,9 @@ impl Stage {
 fn views() -> Result<()> {
     if page::axe().is_none() {
         let purpose = e2e::python::AXE.purpose;
-        eprintln!("skipped: page_views looks at accessibility with {purpose} (cargo xtask ci tools)");
+        eprintln!(
+            "skipped: page_views looks at accessibility with {purpose} (cargo xtask ci tools)"
+        );
     }
     let (stage, daemon) = Stage::usual()?;
     let [binary, socket] = stage.command_line()?;

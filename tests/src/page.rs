@@ -30,9 +30,8 @@ pub fn run(site: &Site, name: &str, args: &[&str]) -> Result<String> {
         command.env("AXE", axe);
     }
     let done = process::outcome(&mut command, SCRIPT_LIMIT)?;
-    let [stdout, stderr] = [done.stdout, done.stderr].map(|bytes| {
-        String::from_utf8_lossy(&bytes).into_owned()
-    });
+    let [stdout, stderr] =
+        [done.stdout, done.stderr].map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
     ensure!(done.status.success(), "{name} ({}):\n{stdout}{stderr}", done.status);
     Ok(stdout)
 }

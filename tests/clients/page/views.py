@@ -6,6 +6,7 @@ In the environment `AXE`: axe-core's script.
 
 import os
 import sys
+import urllib.parse
 
 from browser import Browser, wait
 from daemon import Daemon, views
@@ -14,17 +15,21 @@ folder, address, binary, socket, volume, *others = sys.argv[1:]
 daemon = Daemon(address, binary, socket)
 
 # Numbers that the page has beside those of the status: rates, which no status has.
-FACTS = """Object.fromEntries([...document.querySelectorAll("data[id]")]
+FACTS = """Object.fromEntries([...document.querySelectorAll("data[id^='cache:'], data[id^='v:']")]
     .filter(fact => !fact.id.includes(":now_")).map(fact => [fact.id, fact.value]))"""
+# The first that is not transparent.
+BACKGROUND = """[document.body, document.documentElement]
+    .map(part => getComputedStyle(part).backgroundColor).find(colour => colour !== "rgba(0, 0, 0, 0)")"""
 
 
 def expected(status, fact):
     """What the status has under the id of a number on the page."""
-    of, *rest = fact.split(":")
+    of, key = fact.rsplit(":", 1)
     if of == "cache":
-        return status["cache"][rest[0]]
-    name, key = rest
-    return next(row for row in status["volumes"] if row["name"] == name)[key]
+        return status["cache"][key]
+    name = urllib.parse.unquote(of.removeprefix("v:"))
+    row = next(row for row in status["volumes"] if row["name"] == name)
+    return (row | row.get("write_back", {}))[key]
 
 
 def same_instant(page):
@@ -87,7 +92,7 @@ with Browser(folder) as browser:
         for path in [*views(volume), *(views(other)[2] for other in others)]:
             page.open(address + path)
             assert page.evaluate("document.querySelectorAll('h1').length") == 1, f"{path}: no heading"
-            background = page.evaluate("getComputedStyle(document.body).backgroundColor")
+            background = page.evaluate(BACKGROUND) or "rgb(255, 255, 255)"
             light = sum(map(float, background.strip("rgba()").split(",")[:3])) > 3 * 128
             if light != (scheme == "light"):
                 wrong.append(f"{path} ({scheme}): its background is {background}")
