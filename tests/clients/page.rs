@@ -137,7 +137,7 @@ fn restart() -> Result<()> {
     })
 }
 
-/// A page of someone else in the operator's browser.
+/// A page of another site in the operator's browser.
 fn hostile() -> Result<()> {
     let (stage, daemon) = Stage::usual()?;
     let [binary, socket] = stage.command_line()?;

@@ -1,4 +1,4 @@
-"""A page of someone else in the operator's browser can neither read, frame nor change anything.
+"""A page of another site in the operator's browser can neither read, frame nor change anything.
 
 Arguments: a folder, the address, a volume, the binary, the control socket, the token.
 """

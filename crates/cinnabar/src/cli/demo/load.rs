@@ -13,6 +13,8 @@ use std::time::{Duration, Instant};
 
 /// Until a machine whose disk failed tries again.
 const AGAIN_AFTER: Duration = Duration::from_secs(2);
+/// Until a request of a volume that is not there is given up, in seconds.
+const GIVE_UP_S: u64 = 3;
 /// How long an end waits for requests under way; the daemon's own stop cuts off the rest.
 const END_MAX: Duration = Duration::from_secs(5);
 /// How often an end looks whether they are done.
@@ -58,7 +60,7 @@ pub(super) fn socket(folder: &Path, guest: &Guest) -> PathBuf {
     folder.join(format!("{}.sock", guest.name))
 }
 
-/// One machine. Its volume may be removed, changed or cut off like any other: it tries again.
+/// One machine. Its volume may be removed, changed or cut off like any other: it goes on as soon as it can.
 fn work(guest: &Guest, socket: &Path, stop: &AtomicBool) {
     while !stop.load(Ordering::Relaxed) {
         let Err(error) = session(guest, socket, stop) else { continue };
@@ -73,7 +75,11 @@ fn work(guest: &Guest, socket: &Path, stop: &AtomicBool) {
 fn session(guest: &Guest, socket: &Path, stop: &AtomicBool) -> Result<(), DriveError<Infallible>> {
     let unit = UnitSpec {
         name: guest.name.into(),
-        places: vec![format!("nbd:unix:{}:{}", socket.display(), guest.name)],
+        places: vec![format!(
+            "nbd,connections=1,give_up_s={GIVE_UP_S}:unix:{}:{}",
+            socket.display(),
+            guest.name
+        )],
         read_only: false,
         cached: false,
     };
