@@ -182,7 +182,7 @@ fn shots() -> Result<()> {
     if std::env::var_os(page::SHOTS).is_none() {
         return Ok(());
     }
-    let site = Site::new()?;
+    let site = Site::in_memory()?;
     let daemon = site.serve_demo()?;
     let address = page::demo_address(&daemon)?;
     thread::sleep(Duration::from_secs(75));

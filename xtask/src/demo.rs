@@ -101,7 +101,7 @@ fn screenshots() -> Result<()> {
     install::debian(&[tools::PYTHON3, tools::CHROMIUM])?;
     println!("building the daemon");
     e2e::binary::cinnabar()?;
-    let site = Site::new()?;
+    let site = Site::in_memory()?;
     let daemon = site.serve_demo()?;
     println!("the demonstration at {}, for {} s", page::demo_address(&daemon)?, WORK.as_secs());
     thread::sleep(WORK);

@@ -154,8 +154,12 @@ fn text(port: u16) -> String {
         api = true\n\
         token_file = \"{TOKEN}\"\n\
         \n\
+        # What the model takes, and an SSD: this disk may be anything, and busy.\n\
         [manager]\n\
-        interval_s = {INTERVAL_S}\n",
+        interval_s = {INTERVAL_S}\n\
+        prices = \"told\"\n\
+        backend_read_us = 2700\n\
+        backend_write_us = 850\n",
         size = CACHE_BYTES,
     );
     for (seed, guest) in (1..).zip(&GUESTS) {

@@ -12,6 +12,8 @@ use std::iter::Peekable;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 const SECOND_NS: u64 = 1_000_000_000;
+/// Of the log, which begins again at its end.
+const LOG: u64 = 64 * MIB;
 
 /// A simulated machine.
 #[derive(Clone, Copy, Debug)]
@@ -56,7 +58,7 @@ pub(super) const GUESTS: [Guest; 4] = [
     Guest {
         name: "log",
         about: "writes, and hardly ever reads: its writes should go around the cache",
-        disk_bytes: 256 * MIB,
+        disk_bytes: LOG,
         keys: "auto_mode = true\n",
         ios: log,
     },
@@ -122,7 +124,7 @@ fn log() -> Ios {
     const RECORD: u64 = 8 * KIB;
     Box::new((0_u64..).map(|step| {
         let is_read = step % 40 == 39;
-        let at = if is_read { step - 1 } else { step } * RECORD % (256 * MIB);
+        let at = if is_read { step - 1 } else { step } * RECORD % LOG;
         io(step * SECOND_NS / 40, !is_read, at, RECORD)
     }))
 }
