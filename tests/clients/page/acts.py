@@ -33,7 +33,7 @@ def is_open(dialog):
 
 
 def pinned():
-    return daemon.planned(volume)["pinned_bytes"]
+    return daemon.planned(volume).get("pinned_bytes")
 
 
 def submit(action):

@@ -37,7 +37,7 @@ def state():
     status = daemon.status()
     keys = ("name", "mode", "invalidated_blocks", "cached_blocks", "state", "flushes")
     volumes = [[row[key] for key in keys] for row in status["volumes"]]
-    return volumes, status["cache"]["state"], daemon.planned(volume)["pinned_bytes"]
+    return volumes, status["cache"]["state"], daemon.planned(volume).get("pinned_bytes")
 
 
 READS = ["/v1/status", "/v1/volumes", "/metrics", "/ui/", f"/ui/volumes/{volume}", "/v1/openapi.json"]
