@@ -57,7 +57,7 @@ pub(super) const GUESTS: [Guest; 4] = [
     },
     Guest {
         name: "log",
-        about: "writes, and hardly ever reads: its writes should go around the cache",
+        about: "writes, and hardly ever reads: its writes are not worth any room",
         disk_bytes: LOG,
         keys: "auto_mode = true\n",
         ios: log,
@@ -119,13 +119,13 @@ fn backup() -> Ios {
     Box::new(pieces)
 }
 
-/// 40 records a second, one behind the other, and a look at the last one now and then.
+/// 40 records a second, one behind the other, and a look at an old one now and then.
 fn log() -> Ios {
     const RECORD: u64 = 8 * KIB;
     Box::new((0_u64..).map(|step| {
         let is_read = step % 40 == 39;
-        let at = if is_read { step - 1 } else { step } * RECORD % LOG;
-        io(step * SECOND_NS / 40, !is_read, at, RECORD)
+        let record = if is_read { step * 7919 } else { step };
+        io(step * SECOND_NS / 40, !is_read, record * RECORD % LOG, RECORD)
     }))
 }
 
