@@ -174,6 +174,7 @@ fn large() -> Result<()> {
         thread::sleep(Duration::from_millis(50));
     }
     stage.run("large", &["vm007"])?;
+    stage.run("charts", &["vm007"])?;
     daemon.stop()
 }
 

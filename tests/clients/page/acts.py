@@ -120,6 +120,28 @@ def pin_by_keyboard():
     print(f"moved by keys to {size()}: {bytes_} bytes")
 
 
+def pin_by_chart():
+    """The share is marked in the curve as well, and can be taken there."""
+    mark = "#chart-volume-curve [data-marker=share]"
+    # A chart is drawn again when there is news; what was taken hold of before is not there any more.
+    page.evaluate("document.querySelector('#chart-volume-curve svg').dataset.old = 1")
+    page.wait("the chart is drawn again", "!document.querySelector('#chart-volume-curve svg').dataset.old", 40)
+    left, top, width, height = page.box(mark)
+    field = size()
+    start = (left + min(width / 2, 2), top + height / 2)
+    page.drag(start, (start[0] + 60, start[1]))
+    assert size() != field, f"dragged in the chart, but the field still says {field}"
+
+
+def all_of_it():
+    """The end of the slider is a size that can be pinned."""
+    page.evaluate(f"document.querySelector('{SLIDER}').focus()")
+    page.press("End")
+    submit("pin")
+    said = result("pin")
+    assert said.startswith("Done"), f"{size()}: {said}"
+
+
 def change_mode():
     page.evaluate("document.querySelector('#act-mode select').value = 'write-around'")
     submit("mode")
@@ -156,6 +178,9 @@ with Browser(folder) as browser:
     assert all("401" in one for one in expected), expected
     same_by_command(*pin)
     pin_by_keyboard()
+    all_of_it()
+    page.open(address + path)
+    pin_by_chart()
     change_mode()
     flush()
     invalidate()

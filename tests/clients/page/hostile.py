@@ -102,6 +102,7 @@ def framed(page, url):
         f"""new Promise(done => {{
         const frame = document.createElement("iframe");
         frame.onload = () => done();
+        setTimeout(done, 3000);
         frame.src = {json.dumps(url)};
         document.body.append(frame);
         }})"""
@@ -152,9 +153,10 @@ def changes_nothing(page):
                 const field = Object.assign(document.createElement("input"), {{name: "token", value: {json.dumps(token)}}});
                 form.append(field);
                 document.body.append(frame, form);
-                frame.onload = () => {{ frame.remove(); done(); }};
+                frame.onload = () => done();
+                setTimeout(done, 3000);
                 form.submit();
-                }})"""
+                }}).then(() => document.querySelectorAll("iframe, form").forEach(part => part.remove()))"""
             )
     after = state()
     assert after == before, f"{before} became {after}"
