@@ -126,9 +126,11 @@ def pin_by_chart():
     # A chart is drawn again when there is news; what was taken hold of before is not there any more.
     page.evaluate("document.querySelector('#chart-volume-curve svg').dataset.old = 1")
     page.wait("the chart is drawn again", "!document.querySelector('#chart-volume-curve svg').dataset.old", 40)
-    left, top, width, height = page.box(mark)
+    _, top, _, height = page.box(mark)
     field = size()
-    start = (left + min(width / 2, 2), top + height / 2)
+    # Its line is where its group was put, its label beside it.
+    line = page.evaluate(f"document.querySelector('{mark}').getScreenCTM().e")
+    start = (line, top + height / 2)
     page.drag(start, (start[0] + 60, start[1]))
     assert size() != field, f"dragged in the chart, but the field still says {field}"
 
