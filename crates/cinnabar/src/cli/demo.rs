@@ -7,8 +7,7 @@ mod load;
 pub(super) use load::Load;
 
 use cinnabar_config::Config;
-use cinnabar_text::Failure;
-use cinnabar_text::show_size;
+use cinnabar_text::{Failure, show_size, write_size};
 use guests::{GUESTS, Guest};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
@@ -160,7 +159,7 @@ fn text(port: u16) -> String {
         prices = \"told\"\n\
         backend_read_us = 2700\n\
         backend_write_us = 850\n",
-        size = CACHE_BYTES,
+        size = write_size(CACHE_BYTES),
     );
     for (seed, guest) in (1..).zip(&GUESTS) {
         let (name, disk, keys) = (guest.name, disk(guest), guest.keys);
