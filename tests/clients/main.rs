@@ -15,6 +15,7 @@ mod libnbd;
 mod migration;
 mod nbd_backend;
 mod package;
+mod page;
 mod qemu;
 mod record;
 mod reload;
@@ -93,6 +94,7 @@ fn main() -> ExitCode {
         .chain(reload::CASES)
         .chain(unit::CASES)
         .chain(api::CASES)
+        .chain(page::CASES)
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

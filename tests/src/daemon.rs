@@ -44,6 +44,16 @@ impl Site {
         Ok(Self { dir })
     }
 
+    /// An empty folder in memory where there is a file system for that, so that a disk that is busy with other things
+    /// is not seen.
+    ///
+    /// # Errors
+    /// When it can't be made.
+    pub fn in_memory() -> Result<Self> {
+        let memory = Path::new("/dev/shm");
+        if memory.is_dir() { Self::within(memory) } else { Self::new() }
+    }
+
     /// A file's path.
     pub fn path(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
@@ -116,7 +126,7 @@ impl Site {
         self.spawn(&["serve", "--config"], &file, prepare)?.ready()
     }
 
-    /// Starts the daemon's own demonstration here: a volume `demo` with a slow disk.
+    /// Starts the daemon's own demonstration here: four machines at work on slow disks.
     ///
     /// # Errors
     /// As for [`Site::serve`].

@@ -14,6 +14,7 @@ pub mod disk_log;
 pub mod fio;
 pub mod kernel;
 pub mod nbd;
+pub mod page;
 pub mod process;
 pub mod python;
 pub mod stamps;

@@ -31,6 +31,13 @@ pub const API_CLIENT: Environment = Environment {
     purpose: "a validator of OpenAPI, and a generator of clients, from PyPI",
 };
 
+/// Checks the accessibility of pages. Only its script for browsers is used, and that runs in one.
+pub const AXE: Environment = Environment {
+    name: "axe",
+    requirements: include_str!("../clients/page/requirements.txt"),
+    purpose: "axe-core, which checks the accessibility of the page, from PyPI",
+};
+
 impl Environment {
     /// The folder of its programs, if all of it was fetched.
     pub fn find(&self) -> Option<PathBuf> {

@@ -94,6 +94,10 @@ pub const MMDEBSTRAP: Tool =
     Tool::new("mmdebstrap", "mmdebstrap", "a bare Debian for the package to be installed on");
 /// Checks Debian packages.
 pub const LINTIAN: Tool = Tool::new("lintian", "lintian", "checks the Debian package");
+/// Python itself.
+pub const PYTHON3: Tool = Tool::new("python3", "python3", "scripts that lead a browser");
+/// A browser.
+pub const CHROMIUM: Tool = Tool::new("chromium", "chromium", "the daemon's page as people see it");
 /// Prometheus' checker of its files. Used where it is, and never fetched: its package starts a server.
 pub const PROMTOOL: Tool = Tool::new("promtool", "prometheus", "checks the alert rules");
 /// Ceph's monitor.
@@ -151,6 +155,8 @@ pub const ALL: &[Tool] = &[
     PYTHON,
     MMDEBSTRAP,
     LINTIAN,
+    PYTHON3,
+    CHROMIUM,
     CEPH_MON,
     CEPH_OSD,
     CEPH,

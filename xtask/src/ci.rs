@@ -109,7 +109,7 @@ fn cargo_stage(args: &[&str]) -> Result<Done> {
 fn tools() -> Result<Done> {
     install::component("fmt", "rustfmt")?;
     install::component("clippy", "clippy")?;
-    let fetched = [install::debian(tools::ALL), python::API_CLIENT.fetch()];
+    let fetched = [install::debian(tools::ALL), python::API_CLIENT.fetch(), python::AXE.fetch()];
     let missing: Vec<String> =
         fetched.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
     Ok(if missing.is_empty() {

@@ -1,12 +1,13 @@
 //! What the cache does for a mixed workload on a slow disk, in two minutes.
 //!
-//! `cargo xtask demo`; with `--ceph` the disk is an RBD image on the slow pool of a throw-away cluster.
+//! `cargo xtask demo`; with `--ceph` the disk is an RBD image on the slow pool of a throw-away cluster. With
+//! `--screenshots` nothing is measured: the daemon's own demonstration runs, and the page is photographed.
 
 use crate::install;
 use crate::table::Table;
 use anyhow::{Context, Result};
 use e2e::ceph::{self, Cluster};
-use e2e::{Config, Daemon, Fio, MIB, Site, Volume, fio::Outcome, tools};
+use e2e::{Config, Daemon, Fio, MIB, Site, Volume, fio::Outcome, page, tools};
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -23,18 +24,28 @@ pub(crate) struct Args {
     /// Put the disk on a throw-away Ceph cluster instead of a modelled one
     #[arg(long)]
     ceph: bool,
+    /// Instead, leave screenshots of the page of `serve --demo` in target/page-shots
+    #[arg(long, conflicts_with = "ceph")]
+    screenshots: bool,
 }
 
 const NAME: &str = "demo";
 /// Twice the cache; the hot part of the workload fits.
 const DISK: u64 = 512 * MIB;
-/// What the cache of the daemon's own demonstration has.
+/// Half of the disk.
 const CACHE: u64 = 256 * MIB;
+/// What the disk is behind.
+const MODEL: &str = "sim:filer,seed=1";
+/// How long the machines of the demonstration work before pictures are taken: shares have moved by then.
+const WORK: Duration = Duration::from_secs(75);
 /// How often the warm-up shows where it is.
 const STEP: Duration = Duration::from_secs(5);
 
 /// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
+    if args.screenshots {
+        return screenshots();
+    }
     install::debian(&[tools::FIO])?;
     if args.ceph {
         install::debian(ceph::TOOLS)?;
@@ -45,11 +56,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     // Not sparse: blocks that are scattered as they were written take a minute to delete.
     let disk = site.filled("disk.raw", DISK, 1)?;
     // Behind the daemon, so that it is there until the daemon has ended.
+    let port = e2e::daemon::free_port()?;
     let (daemon, cluster) = if args.ceph {
-        let (daemon, cluster) = serve_ceph(&site, &disk)?;
+        let (daemon, cluster) = serve_ceph(&site, &disk, port)?;
         (daemon, Some(cluster))
     } else {
-        (site.serve_demo()?, None)
+        let volume = Volume::new(NAME, &format!("{MODEL}:file:disk.raw"));
+        (site.serve(&config(port).volume(volume))?, None)
     };
     let status = daemon.status()?;
     println!(
@@ -59,6 +72,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         status.volume(NAME)?["backend"].as_str().unwrap_or_default(),
         status.cache("capacity_blocks")? * 4096 / MIB,
     );
+    println!("its page, until this ends: http://127.0.0.1:{port}/ui/");
     println!("fio: 4 KiB at random (zipf 1.2), 70 % reads, 30 % writes, 16 at a time");
 
     println!("\nwithout cache (mode pass-through), {} s", args.seconds);
@@ -77,15 +91,34 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     Ok(())
 }
 
+/// A cache, and the page at `port`.
+fn config(port: u16) -> Config {
+    Config::new(CACHE).http(port).control_key("api = true")
+}
+
+/// Runs the daemon's own demonstration for a while, and takes pictures of its page.
+fn screenshots() -> Result<()> {
+    install::debian(&[tools::PYTHON3, tools::CHROMIUM])?;
+    println!("building the daemon");
+    e2e::binary::cinnabar()?;
+    let site = Site::in_memory()?;
+    let daemon = site.serve_demo()?;
+    println!("the demonstration at {}, for {} s", page::demo_address(&daemon)?, WORK.as_secs());
+    thread::sleep(WORK);
+    let folder = page::shots(&site, &page::demo_address(&daemon)?, "database")?;
+    println!("pictures: {}", folder.display());
+    daemon.stop()
+}
+
 /// A cluster, an image on its slow pool that holds what `disk` does, and a daemon with the image.
-fn serve_ceph(site: &Site, disk: &Path) -> Result<(Daemon, Cluster)> {
+fn serve_ceph(site: &Site, disk: &Path, port: u16) -> Result<(Daemon, Cluster)> {
     println!("starting a Ceph cluster: one monitor, two quick OSDs, two slow ones");
     let cluster = Cluster::start()?;
     let image = format!("{}/{NAME}", ceph::SLOW);
     println!("filling {image}: {} MiB", DISK / MIB);
     cluster.rbd(&["import", "--no-progress", disk.to_str().context("plain text")?, &image])?;
     let volume = Volume::new(NAME, &cluster.backend(&image));
-    let daemon = site.serve(&Config::new(CACHE).volume(volume))?;
+    let daemon = site.serve(&config(port).volume(volume))?;
     Ok((daemon, cluster))
 }
 

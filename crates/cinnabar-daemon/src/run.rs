@@ -106,11 +106,12 @@ impl RunError {
     }
 }
 
-/// Runs a daemon until a signal ends it. `on_ready` is called once, when every volume answers.
+/// Runs a daemon until a signal ends it. `on_ready` is called once, when every volume answers; what it
+/// gives is dropped before the daemon stops.
 ///
 /// # Errors
 /// [`RunError`] if it can't start, can't go on, or can't stop clean.
-pub fn run(config: &Config, on_ready: impl FnOnce()) -> Result<(), RunError> {
+pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     // First of all: a second daemon by mistake is told so at once.
     let mut socket = {
@@ -215,11 +216,11 @@ fn bind_http(address: SocketAddr) -> Result<TcpListener, RunError> {
     bind().map_err(|source| RunError::Http { address, source })
 }
 
-async fn live(
+async fn live<T>(
     config: &Config,
     control: &Arc<Control>,
     tls: Option<Arc<dyn StartTls>>,
-    on_ready: impl FnOnce(),
+    on_ready: impl FnOnce() -> T,
 ) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
     // Without a file there is nothing to read again: it ends as a program on a terminal does.
@@ -259,7 +260,7 @@ async fn live(
         control.enter(Phase::Serving(commands.clone()));
         tracing::info!(volumes = config.volumes.len(), "ready");
         notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
-        on_ready();
+        let at_work = on_ready();
         if let Some(hangup) = hangup {
             tokio::spawn(reload_on(hangup, Arc::clone(control)));
         }
@@ -269,6 +270,7 @@ async fn live(
             () = signals.next() => {}
             result = &mut ended => return Err(failure(result).into()),
         }
+        drop(at_work);
         observes.abort();
         observer::finish(control, folder).await;
     }

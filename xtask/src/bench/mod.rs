@@ -9,6 +9,7 @@ mod hits;
 mod hosts;
 mod hybrid;
 mod marks;
+mod pages;
 mod rbd;
 mod resize;
 mod restart;
@@ -33,6 +34,8 @@ pub(crate) enum Bench {
     Frontends(frontends::Args),
     /// Guests' writes with crash safety against without, on back ends of 0.1, 1 and 8 ms
     Marks(marks::Args),
+    /// Hits with pages open, and without: what viewers cost the data path
+    Pages(pages::Args),
     /// Images on a throw-away Ceph cluster, through the cache and through librbd alone
     Rbd(rbd::Args),
     /// Daemons that share a Ceph cluster: what the warm-up of one costs the others
@@ -121,6 +124,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Compare(args) => compare::run(args),
         Bench::Frontends(args) => frontends::run(args),
         Bench::Marks(args) => marks::run(args),
+        Bench::Pages(args) => pages::run(args),
         Bench::Rbd(args) => rbd::run(args),
         Bench::Hosts(args) => hosts::run(args),
         Bench::Hybrid(args) => hybrid::run(args),

@@ -1,6 +1,6 @@
 //! `cinnabar serve`: the daemon.
 
-use super::demo::{self, Demo};
+use super::demo::Demo;
 use super::{logging, output};
 use cinnabar_config::settings::IoMode;
 use cinnabar_config::{Config, Given};
@@ -25,7 +25,8 @@ pub(super) struct Args {
     /// Configuration file (TOML); relative paths in it are relative to its folder
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Serve an empty disk of 1 GiB behind a simulated file server, with a cache of 256 MiB
+    /// Serve the disks of four simulated machines at work, behind a simulated file server, with a small cache
+    /// and the page
     #[arg(long)]
     demo: bool,
     /// Folder for the demonstration's files [default: a temporary one, removed at the end]
@@ -58,10 +59,11 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         tracing::warn!("{warning}");
     }
     let ready = || {
-        if demo.is_some() {
-            // A daemon whose stdout is closed serves all the same.
-            let _nobody_reads = output::text(&demo::welcome(&config, args.dir.is_none()));
-        }
+        let demo = demo.as_ref()?;
+        let load = demo.work();
+        // A daemon whose stdout is closed serves all the same.
+        let _nobody_reads = output::text(&demo.welcome(&config));
+        load
     };
     let result = run_daemon(&config, ready).map_err(|error| failure(&config, &error));
     drop(demo);
