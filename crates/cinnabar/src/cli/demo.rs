@@ -66,7 +66,10 @@ impl Demo {
 
     /// What to serve.
     pub(super) fn config(&self) -> Result<Config, Failure> {
-        Ok(cinnabar_config::load(&self.path.join(CONFIG))?)
+        let mut config = cinnabar_config::load(&self.path.join(CONFIG))?;
+        // It is not read again: SIGHUP ends a demonstration, as it ends what was started on a terminal.
+        config.text = None;
+        Ok(config)
     }
 
     /// Puts the machines to work, once their disks are served.
