@@ -106,6 +106,9 @@ impl Root {
     }
 
     /// Has a command run within, where `/proc` is, too, as long as it runs.
+    ///
+    /// # Panics
+    /// When the folder's path has a NUL.
     pub fn enter(&self, command: &mut Command) {
         let path = |path: &Path| CString::new(path.as_os_str().as_bytes()).expect("no NUL in it");
         let (root, proc) = (path(self.path()), path(&self.at("proc")));

@@ -112,12 +112,12 @@ fn names(
     key: &'static str,
     found: &[Located<Vec<Scalar>>],
 ) -> Result<Vec<String>, ConfigError> {
-    let name = |one: &Located<Vec<Scalar>>| match one.value.as_slice() {
-        [Scalar::Text(name)] => Ok(name.clone()),
-        _ => {
-            let message = format!("{key} has something that is not a name");
-            Err(source.error(Some(one.line), message, NAMES_HINT))
+    let name = |one: &Located<Vec<Scalar>>| {
+        if let [Scalar::Text(name)] = one.value.as_slice() {
+            return Ok(name.clone());
         }
+        let message = format!("{key} has something that is not a name");
+        Err(source.error(Some(one.line), message, NAMES_HINT))
     };
     let all = found.iter().map(name).collect::<Result<Vec<_>, _>>()?;
     check_names(key, &all).map_err(|error| {

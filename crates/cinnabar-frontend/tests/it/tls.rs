@@ -145,13 +145,11 @@ impl StartTls for Relay {
         }
         (&client).write_all(&prelude).expect("the client reads");
         self.preludes.lock().expect("no panic").push(prelude);
-        match &self.names {
-            Some(names) => session.established(names.clone()),
-            None => {
-                session.failed("no certificate".into());
-                return true;
-            }
-        }
+        let Some(names) = &self.names else {
+            session.failed("no certificate".into());
+            return true;
+        };
+        session.established(names.clone());
         let (client_again, plain_again) =
             (client.try_clone().expect("a socket"), plain.try_clone().expect("a socket"));
         std::thread::spawn(move || pass(&client, &plain));
