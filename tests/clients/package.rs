@@ -28,7 +28,7 @@ pub(crate) const CASES: [Case; 2] = [
 /// A first version, and one that follows.
 const FIRST: &str = "0.1.0";
 const NEXT: &str = "0.1.0+next";
-const LIMIT: Duration = Duration::from_secs(60);
+const LIMIT: Duration = Duration::from_mins(1);
 const DISK: u64 = 32 * MIB;
 const BLOCK: u64 = 4096;
 const BLOCKS: u64 = DISK / BLOCK;
@@ -181,7 +181,7 @@ fn upgraded(root: &Root, package: &Path, load: &Load, daemon: Running) -> Result
 
     let cached = status(root)?.count("vm1", "cached_blocks")?;
     ensure!(cached > 0, "nothing is cached");
-    end(root, daemon, |daemon| daemon.ask_to_end())?;
+    end(root, daemon, e2e::Running::ask_to_end)?;
     let daemon = start(root)?;
     ensure!(program(&daemon)?.ends_with("/usr/bin/cinnabar"), "it is {}", program(&daemon)?);
     load.advance(200)?;

@@ -26,8 +26,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         CONTROL,
         &[
-            PAGE, MANAGER, MESSAGES, HISTORY, API, STATUS, CONFIG, TLS, FRONTEND, SEAM, FORMAT, POLICY,
-            TRACE,
+            PAGE, MANAGER, MESSAGES, HISTORY, API, STATUS, CONFIG, TLS, FRONTEND, SEAM, FORMAT,
+            POLICY, TRACE,
         ],
     ),
     // What people look at: reports in, HTML out; pure.

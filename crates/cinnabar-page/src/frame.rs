@@ -194,7 +194,7 @@ fn navigation(of: Option<(&View, &Data)>) -> String {
         let current = if is_current { " aria-current=\"page\"" } else { "" };
         let query = if view.is_over_time() { query.as_str() } else { "" };
         let query = escaped(query);
-        html += &format!("<li><a href=\"{path}{query}\"{current}>{title}</a></li>\n");
+        html.extend(["<li><a href=\"", path, &query, "\"", current, ">", title, "</a></li>\n"]);
     }
     html + "</ul></nav>\n"
 }
@@ -205,7 +205,17 @@ fn range_picker(view: &View, data: &Data) -> String {
         String::from("<nav class=\"range\" id=\"range\" aria-label=\"Range of time\"><ul>");
     for (word, shown, is_chosen) in data.range.choices() {
         let current = if is_chosen { " aria-current=\"true\"" } else { "" };
-        html += &format!("<li><a href=\"{path}?range={word}\"{current}>{shown}</a></li>");
+        html.extend([
+            "<li><a href=\"",
+            path,
+            "?range=",
+            word,
+            "\"",
+            current,
+            ">",
+            shown,
+            "</a></li>",
+        ]);
     }
     html += "</ul>";
     if data.range.query().starts_with("from") {

@@ -104,7 +104,8 @@ fn measure(daemon: &Daemon, site: &Site, args: &Args) -> Result<Sample> {
         .flag("time_based")
         .arg("runtime", args.seconds)
         .run()?;
-    let (data, all) = (data_cpu(daemon)? - data, daemon.running.cpu()? - all);
+    let data = data_cpu(daemon)?.saturating_sub(data);
+    let all = daemon.running.cpu()?.saturating_sub(all);
     ensure!(daemon.status()?.count(NAME, "misses")? == misses, "a miss where all should be cached");
     let us = |time: Duration| time.as_secs_f64() * 1e6 / seen.read.operations.max(1) as f64;
     Ok(Sample { iops: seen.read.iops, data_us: us(data), all_us: us(all) })
@@ -167,7 +168,7 @@ impl Viewers {
             )?;
             let mut reading = stream.try_clone()?;
             let thread = thread::spawn(move || {
-                let (mut bytes, mut piece) = (0, [0; 65_536]);
+                let (mut bytes, mut piece) = (0, vec![0; 65_536]);
                 while let Ok(len @ 1..) = reading.read(&mut piece) {
                     bytes += len as u64;
                 }

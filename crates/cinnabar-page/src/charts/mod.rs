@@ -102,10 +102,10 @@ fn query(data: &Data, id: &str) -> String {
         && let Some(what_if) = &data.what_if
     {
         if let Some(bytes) = what_if.size_bytes {
-            query += &format!("&size={bytes}");
+            query = format!("{query}&size={bytes}");
         }
         if let Some(allocator) = &what_if.allocator {
-            query += &format!("&allocator={}", in_url(allocator));
+            query = format!("{query}&allocator={}", in_url(allocator));
         }
     }
     query
