@@ -207,7 +207,7 @@ fn range_picker(view: &View, data: &Data) -> String {
         let current = if is_chosen { " aria-current=\"true\"" } else { "" };
         html.extend([
             "<li><a href=\"",
-            path,
+            &path,
             "?range=",
             word,
             "\"",
