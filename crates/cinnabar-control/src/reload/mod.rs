@@ -222,11 +222,10 @@ fn tell(report: &ReloadReport) {
         tracing::warn!("{warning}");
     }
     for change in &report.changes {
-        match change.state {
-            ReloadState::Failed => {
-                tracing::error!("configuration: {} (hint: {})", change.line(), change.hint);
-            }
-            _ => tracing::info!("configuration: {}", change.line()),
+        if change.state == ReloadState::Failed {
+            tracing::error!("configuration: {} (hint: {})", change.line(), change.hint);
+        } else {
+            tracing::info!("configuration: {}", change.line());
         }
     }
     for line in report.restart.iter().map(report::RestartReport::line) {
