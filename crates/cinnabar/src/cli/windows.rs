@@ -54,8 +54,9 @@ struct Done {
 pub(super) struct Window {
     /// The volume; null: all together.
     volume: Option<String>,
-    /// `1s` (since the last look), `5min`, `1h`, `24h`.
-    window: &'static str,
+    /// Its length: `1s` (since the last look), `5min`, `1h`, `24h`.
+    #[serde(rename = "window")]
+    name: &'static str,
     /// Of it, something is known of so many seconds.
     seconds: f64,
     reads_per_s: f64,
@@ -255,7 +256,7 @@ impl Done {
         let rate = |count: u64| count as f64 / self.seconds.max(1e-3);
         Window {
             volume: volume.map(str::to_owned),
-            window: span.name(),
+            name: span.name(),
             seconds: self.seconds,
             reads_per_s: rate(self.reads),
             writes_per_s: rate(self.writes),
@@ -318,7 +319,7 @@ fn time(us: Option<f64>) -> String {
 
 /// `5 min`, or `80 s of 5 min` if no more is known.
 fn length(window: &Window) -> String {
-    let (name, whole) = match window.window {
+    let (name, whole) = match window.name {
         "5min" => ("5 min", 300.0),
         "1h" => ("1 h", 3600.0),
         "24h" => ("24 h", 86_400.0),
@@ -383,7 +384,7 @@ mod tests {
         watch.history.insert(Some("vm1".into()), [hour, SamplesReport::default()]);
         let status = StatusReport::new(&sample(8));
         let windows = watch.windows(Instant::now(), 3_010_000, &status);
-        let names: Vec<_> = windows.iter().map(|one| one.window).collect();
+        let names: Vec<_> = windows.iter().map(|one| one.name).collect();
         assert_eq!(names, ["1s", "5min", "1h", "24h"]);
         let minutes = &windows[1];
         assert_eq!((minutes.seconds, minutes.reads_per_s), (20.0, 20.0));

@@ -77,13 +77,13 @@ fn database() -> Ios {
         0,
         32 * MIB,
         8 * KIB,
-        Settings { alpha: 0.9, write_share: 0.1, per_second: 120.0, ..seeded(1) },
+        &Settings { alpha: 0.9, write_share: 0.1, per_second: 120.0, ..seeded(1) },
     );
     let query = zipf(
         128 * MIB,
         64 * MIB,
         16 * KIB,
-        Settings { alpha: 0.5, write_share: 0.0, per_second: 90.0, ..seeded(2) },
+        &Settings { alpha: 0.5, write_share: 0.0, per_second: 90.0, ..seeded(2) },
     );
     let query = query.filter(|io| (35..65).contains(&(io.at_ns / SECOND_NS % 90)));
     Box::new(Merged { first: orders.peekable(), second: query.peekable() })
@@ -106,7 +106,7 @@ fn desktops() -> Ios {
         64 * MIB,
         48 * MIB,
         4 * KIB,
-        Settings { alpha: 0.8, write_share: 0.3, per_second: 20.0, ..seeded(3) },
+        &Settings { alpha: 0.8, write_share: 0.3, per_second: 20.0, ..seeded(3) },
     );
     Box::new(Merged { first: storms.peekable(), second: work.peekable() })
 }
@@ -135,10 +135,15 @@ fn seeded(seed: u64) -> Settings {
 }
 
 /// Requests of `each` bytes within `size` bytes of the disk from `start` on.
-fn zipf(start: u64, size: u64, each: u64, settings: Settings) -> impl Iterator<Item = Timed> {
+fn zipf(
+    start: u64,
+    size: u64,
+    each: u64,
+    settings: &Settings,
+) -> impl Iterator<Item = Timed> + use<> {
     let block = 4 * KIB;
     let lengths = Lengths::new(&[(each / block, 1.0)]).expect("one length, within bounds");
-    let settings = Settings { footprint_blocks: size / block, lengths, ..settings };
+    let settings = Settings { footprint_blocks: size / block, lengths, ..*settings };
     Zipf::new(settings).expect("constants within bounds").map(move |record| {
         let Record { ts_us, op, offset_bytes, length_bytes, .. } = record;
         io(ts_us * 1000, op == Op::Write, start + offset_bytes, length_bytes)

@@ -165,7 +165,7 @@ fn without_user_info(line: &str) -> String {
             .rsplit_once('@')
             .and_then(|(user, host)| Some((user.split_once(':')?.0, host)));
         match parts {
-            Some((user, host)) => clean += &format!("{user}:{REDACTED}@{host}"),
+            Some((user, host)) => clean.extend([user, ":", REDACTED, "@", host]),
             None => clean += authority,
         }
         rest = tail;

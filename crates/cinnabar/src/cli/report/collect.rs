@@ -97,11 +97,11 @@ fn configuration(bundle: &mut Bundle, path: &Path, names: &mut Names) -> Option<
 fn said(bundle: &mut Bundle, daemon: &Daemon, names: &mut Names) {
     let get = |path: &str| daemon.get::<Value>(path).map_err(|failure| failure.message);
     let status = get("/v1/status");
-    let of_status = status.iter().flat_map(|status| status["volumes"].as_array()).flatten();
+    let of_status = status.iter().filter_map(|status| status["volumes"].as_array()).flatten();
     names.volumes.extend(of_status.filter_map(|one| one["name"].as_str().map(str::to_owned)));
     bundle.add("daemon/status.json", status.map(Content::Json));
     let history = get("/v1/history?step=300");
-    let kept = history.iter().flat_map(|history| history["volumes"].as_array()).flatten();
+    let kept = history.iter().filter_map(|history| history["volumes"].as_array()).flatten();
     let kept: Vec<String> = kept.filter_map(|name| name.as_str().map(str::to_owned)).collect();
     bundle.add("daemon/history-day.json", history.map(Content::Json));
     bundle.add("daemon/history-hour.json", get("/v1/history?step=10").map(Content::Json));
