@@ -263,7 +263,8 @@ const slider = () => {
     find('share-text').textContent = moved ? `${text} (${sign}${percent(change)} beside now)` : text;
     const field = find('pin-size');
     if (field && moved) {
-      field.value = `${Math.round(bytes / MIB)}MiB`;
+      // Within the bounds, which need not be whole MiB.
+      field.value = `${bytes === min ? Math.ceil(bytes / MIB) : Math.floor(bytes / MIB)}MiB`;
       field.dispatchEvent(new Event('input', { bubbles: true }));
     }
   };
@@ -291,16 +292,17 @@ const slider = () => {
     event.preventDefault();
     set(by === Infinity ? max : by === -Infinity ? min : number('now') + by);
   });
-  const drawn = document.querySelector('#chart-volume-curve .drawing');
-  const svg = drawn?.querySelector('svg[data-x0]');
-  drawn?.addEventListener('pointerdown', (event) => {
+  // The figure stays when its chart is drawn again.
+  const figure = find('chart-volume-curve');
+  figure?.addEventListener('pointerdown', (event) => {
     if (!event.target.closest('[data-marker="share"]')) return;
     event.preventDefault();
-    drawn.setPointerCapture(event.pointerId);
+    figure.setPointerCapture(event.pointerId);
     thumb.focus();
   });
-  drawn?.addEventListener('pointermove', (event) => {
-    if (drawn.hasPointerCapture(event.pointerId)) set(scale(svg).value(event.clientX));
+  figure?.addEventListener('pointermove', (event) => {
+    const svg = figure.querySelector('svg[data-x0]');
+    if (svg && figure.hasPointerCapture(event.pointerId)) set(scale(svg).value(event.clientX));
   });
   set(began, false);
 };
