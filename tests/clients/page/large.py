@@ -26,6 +26,7 @@ wrong = []
 with Browser(folder) as browser:
     for path in ["/ui/?range=24h", *views(volume), f"/ui/volumes/{volume}?range=24h"]:
         page = browser.page()
+        page.send("Network.setCacheDisabled", cacheDisabled=True)
         page.open(address + path)
         paint = page.wait(
             "it is painted",
