@@ -131,7 +131,8 @@ def pin_by_chart():
     # Its line is where its group was put, its label beside it.
     line = page.evaluate(f"document.querySelector('{mark}').getScreenCTM().e")
     start = (line, top + height / 2)
-    page.drag(start, (start[0] + 60, start[1]))
+    by = 60 if number(SLIDER, "aria-valuenow") < number(SLIDER, "aria-valuemax") / 2 else -60
+    page.drag(start, (start[0] + by, start[1]))
     assert size() != field, f"dragged in the chart, but the field still says {field}"
 
 

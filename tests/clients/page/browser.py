@@ -170,7 +170,8 @@ class Page:
 
     def __init__(self, browser, session, target):
         self.browser, self.session, self.target = browser, session, target
-        self.complaints, self.requests, self.bytes = [], [], 0
+        self.complaints, self.requests = [], []
+        self._sent = {}
         self._loaded = 0
 
     def _begin(self):
@@ -193,10 +194,17 @@ class Page:
             self.complaints.append(f"{entry['source']}: {entry['text']} {entry.get('url', '')}")
         elif method == "Network.requestWillBeSent":
             self.requests.append(params["request"]["url"])
-        elif method == "Network.responseReceived":
-            self.bytes += params["response"]["encodedDataLength"]
         elif method == "Network.dataReceived":
-            self.bytes += params["encodedDataLength"]
+            number = params["requestId"]
+            self._sent[number] = self._sent.get(number, 0) + params["encodedDataLength"]
+        elif method == "Network.loadingFinished":
+            # With the headers, and what came before anything was told.
+            self._sent[params["requestId"]] = params["encodedDataLength"]
+
+    @property
+    def bytes(self):
+        """What it was sent so far, as it came over the network."""
+        return sum(self._sent.values())
 
     def send(self, method, **params):
         """Asks the tab for something."""

@@ -102,7 +102,7 @@ with Browser(folder) as browser:
             wrong += [f"{path}: it loads {url}" for url in elsewhere]
             page.complaints.clear()
             page.requests.clear()
-    for path, least in (("/ui/", 20), (views(volume)[2], 40)):
+    for path, least in (("/ui/", 8), (views(volume)[2], 20)):
         page.open(address + path)
         check_numbers(page, path, least)
     print("accessibility:", "checked" if "AXE" in os.environ else "not checked, axe-core is missing")
