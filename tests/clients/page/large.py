@@ -11,7 +11,7 @@ from daemon import views
 
 folder, address, volume = sys.argv[1:]
 BYTES_MAX = 300_000
-LIVE_S = 8
+LIVE_S = 3
 
 WATCH = """window.longest = 0; window.frames = 0;
 (() => { let last; const look = at => {
