@@ -68,6 +68,21 @@ def check_numbers(page, path, least):
         raise
 
 
+# Names in tables that are so narrow that short words are broken.
+BROKEN = """[...document.querySelectorAll("tbody th:first-child")].filter(name =>
+    name.getClientRects().length && name.clientWidth < 80 && name.innerText.length > 4).map(name => name.innerText)"""
+
+
+def check_narrow(page, path):
+    """On a telephone nothing has to be moved to and fro, but for tables."""
+    page.size(390, 844)
+    page.open(address + path)
+    over = page.evaluate("document.documentElement.scrollWidth") - 390
+    broken = page.evaluate(BROKEN)
+    page.size(1280, 900)
+    return [f"{path}: {over} pixels too wide"] * (over > 0) + [f"{path}: broken: {name!r}" for name in broken[:3]]
+
+
 def violations(page):
     """What axe-core finds that keeps people from using a page."""
     if "AXE" not in os.environ:
@@ -102,6 +117,8 @@ with Browser(folder) as browser:
             wrong += [f"{path}: it loads {url}" for url in elsewhere]
             page.complaints.clear()
             page.requests.clear()
+    for path in [*views(volume), *(views(other)[2] for other in others)]:
+        wrong += check_narrow(page, path)
     for path, least in (("/ui/", 8), (views(volume)[2], 20)):
         page.open(address + path)
         check_numbers(page, path, least)

@@ -66,7 +66,7 @@ impl Figure {
         let Self { id, title, chart, is_empty } = self;
         let query = escaped(&query(data, id));
         let drawing = if *is_empty {
-            el("p class=\"empty\"", "Nothing is known of this range yet.")
+            el("p class=\"empty\"", "Nothing is known of this yet.")
         } else {
             format!("<div class=\"drawing\">{}</div>", chart.svg(&Look::default()))
         };
