@@ -246,7 +246,8 @@ const slider = () => {
   const [min, max] = [number('min'), number('max')];
   const began = number('now');
   const set = (wanted, moved = true) => {
-    const bytes = Math.min(max, Math.max(min, Math.round(wanted / MIB) * MIB));
+    const exact = moved ? Math.round(wanted / MIB) * MIB : wanted;
+    const bytes = Math.min(max, Math.max(min, exact));
     const text = `${size(bytes)}: ${percent(hitsAt(curve, bytes))} expected to hit`;
     const change = hitsAt(curve, bytes) - hitsAt(curve, began);
     const sign = change >= 0 ? '+' : '';

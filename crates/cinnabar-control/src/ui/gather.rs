@@ -16,10 +16,8 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Plans are at least so far apart, in milliseconds: so many are asked for.
-const PLAN_EVERY_MS: u64 = 60_000;
 /// Plans that are asked for at most.
-const PLANS_MAX: u64 = 256;
+const PLANS_MAX: usize = 256;
 /// What is of the last sample is of so long ago at most, in milliseconds.
 const NOW_MS: u64 = 30_000;
 
@@ -141,7 +139,7 @@ pub(super) async fn html(ui: &Ui, wanted: Wanted, asked: Asked) -> Result<Respon
     data.all_rows = asked.rows.as_deref() == Some("all");
     data.filter = asked.filter.clone().unwrap_or_default();
     if needs.plans {
-        data.plans = plans(&ui.control, &data, &wanted).await;
+        data.plans = plans(&ui.control, &wanted).await;
     }
     if needs.explain {
         let name = data.volume.clone();
@@ -164,17 +162,12 @@ fn trouble(error: CommandError) -> Trouble {
 }
 
 /// The newest plan, or those of the range where moves are told.
-async fn plans(control: &Control, data: &Data, wanted: &Wanted) -> Result<HistoryReport, Trouble> {
+async fn plans(control: &Control, wanted: &Wanted) -> Result<HistoryReport, Trouble> {
     let is_of_moves = match wanted {
         Wanted::View(view) => matches!(view, View::Shares | View::Volume(_)),
         Wanted::Chart(..) => true,
     };
-    let count = if is_of_moves {
-        let back_ms = data.now_ms.saturating_sub(data.range.from_ms);
-        (back_ms / PLAN_EVERY_MS + 2).min(PLANS_MAX) as usize
-    } else {
-        1
-    };
+    let count = if is_of_moves { PLANS_MAX } else { 1 };
     control.ask_manager(move |answer| Query::History(count, answer)).await.map_err(trouble)
 }
 

@@ -135,7 +135,12 @@ impl Sheet {
     }
 
     fn upright(&self) -> Axis {
-        let y = Axis::linear(self.y.clone(), self.unit);
+        // A mean and what 99 of 100 did not exceed are often far apart.
+        let y = if self.unit == Unit::Micros {
+            Axis::log(self.y.clone(), self.unit)
+        } else {
+            Axis::linear(self.y.clone(), self.unit)
+        };
         self.bounds.map_or(y.clone(), |(low, high)| y.between(low, high))
     }
 
