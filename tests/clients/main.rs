@@ -17,6 +17,7 @@ mod nbd_backend;
 mod qemu;
 mod record;
 mod restart;
+mod tls;
 mod unit;
 mod verify;
 mod write_back;
@@ -78,6 +79,7 @@ fn main() -> ExitCode {
         .chain(qemu::CASES)
         .chain(migration::CASES)
         .chain(libnbd::CASES)
+        .chain(tls::CASES)
         .chain(restart::CASES)
         .chain(degrade::CASES)
         .chain(hostile::CASES)

@@ -169,6 +169,7 @@ pub struct Config {
     /// A port of its own for each daemon, for tests run side by side.
     http: Option<u16>,
     control_keys: String,
+    sections: String,
     volumes: Vec<Volume>,
 }
 
@@ -182,6 +183,7 @@ impl Config {
             cache_keys: String::new(),
             http: None,
             control_keys: String::new(),
+            sections: String::new(),
             volumes: Vec::new(),
         }
     }
@@ -216,6 +218,14 @@ impl Config {
         self
     }
 
+    /// Adds a section, whole.
+    #[must_use]
+    pub fn section(mut self, text: &str) -> Self {
+        self.sections.push_str(text);
+        self.sections.push('\n');
+        self
+    }
+
     /// Adds a volume.
     #[must_use]
     pub fn volume(mut self, volume: Volume) -> Self {
@@ -226,8 +236,8 @@ impl Config {
     fn to_toml(&self) -> Result<String> {
         let http = self.http.map_or_else(free_port, Ok)?;
         let mut text = format!(
-            "[cache]\ndevice = \"{}\"\nsize = \"{}\"\n{}\n[control]\nhttp = \"127.0.0.1:{http}\"\n{}",
-            self.device, self.cache_size, self.cache_keys, self.control_keys
+            "[cache]\ndevice = \"{}\"\nsize = \"{}\"\n{}\n[control]\nhttp = \"127.0.0.1:{http}\"\n{}\n{}",
+            self.device, self.cache_size, self.cache_keys, self.control_keys, self.sections
         );
         for volume in &self.volumes {
             let Volume { name, backend, attach, keys } = volume;

@@ -16,6 +16,7 @@ pub mod nbd;
 pub mod process;
 pub mod python;
 pub mod stamps;
+pub mod tls;
 pub mod tools;
 pub mod unit;
 

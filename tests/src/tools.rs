@@ -53,6 +53,8 @@ pub const NBDFUSE: Tool =
 pub const FUSE: Tool = Tool::new("fusermount3", "fuse3", "a device that fails when it is told to");
 /// A client of HTTP.
 pub const CURL: Tool = Tool::new("curl", "curl", "the guide's look at the metrics");
+/// Makes certificates.
+pub const OPENSSL: Tool = Tool::new("openssl", "openssl", "certificates for TLS");
 /// QEMU itself.
 pub const QEMU: Tool = Tool::new("qemu-system-x86_64", "qemu-system-x86", "guests");
 /// What guests have for a user space.
@@ -129,6 +131,7 @@ pub const ALL: &[Tool] = &[
     NBDFUSE,
     FUSE,
     CURL,
+    OPENSSL,
     QEMU,
     BUSYBOX,
     MKE2FS,
