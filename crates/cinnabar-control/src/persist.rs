@@ -152,7 +152,10 @@ async fn place(control: &Control, ready: Ready) -> Result<(), CommandError> {
 fn kind_of(error: &ReplaceError) -> CommandErrorKind {
     match error {
         ReplaceError::Changed(_) => CommandErrorKind::Busy,
-        ReplaceError::NotAFile(_) | ReplaceError::Linked(_) => CommandErrorKind::Invalid,
+        ReplaceError::NotAFile(_)
+        | ReplaceError::Linked(_)
+        | ReplaceError::Mounted(_)
+        | ReplaceError::Listed(_) => CommandErrorKind::Invalid,
         ReplaceError::Owner { .. } | ReplaceError::Io { .. } => CommandErrorKind::Io,
     }
 }
