@@ -3,7 +3,7 @@
 //! A key that is not listed here still shows: as [`ANOTHER`].
 
 use crate::settings::{CacheConfig, QosGroupConfig, VolumeChange, VolumeConfig};
-use crate::{Config, ControlConfig, ManagerConfig};
+use crate::{Config, ControlConfig, ManagerConfig, TlsConfig};
 
 /// A difference that has no name here.
 pub const ANOTHER: &str = "another key";
@@ -63,6 +63,7 @@ pub fn differ_elsewhere(old: &Config, new: &Config) -> bool {
     rest.cache.clone_from(&new.cache);
     rest.lock_wait_max = new.lock_wait_max;
     rest.control.clone_from(&new.control);
+    rest.tls.clone_from(&new.tls);
     rest.manager = new.manager;
     rest.volumes.clone_from(&new.volumes);
     rest.qos_groups.clone_from(&new.qos_groups);
@@ -129,6 +130,13 @@ pub fn control_keys(old: &ControlConfig, new: &ControlConfig) -> Vec<&'static st
         ));
         before.clone_from(after);
     }
+    if let (Some(before), Some(after)) = (&mut old.http_tls, &new.http_tls) {
+        keys.extend(differing!(&*before, after;
+            "http_tls": clients_known,
+            "http_tls_allow": allow,
+        ));
+        before.clone_from(after);
+    }
     if let (Some(before), Some(after)) = (&mut old.peers, &new.peers) {
         keys.extend(differing!(&*before, after;
             "peers": address,
@@ -140,12 +148,23 @@ pub fn control_keys(old: &ControlConfig, new: &ControlConfig) -> Vec<&'static st
         "socket": socket,
         "socket_group": socket_group,
         "http": http,
+        "http_tls": http_tls,
         "api": api,
         "peers": peers,
         "stop_wait_s": stop_wait_max,
     );
     all.extend(keys);
     all
+}
+
+/// Keys of `[tls]` that differ.
+pub fn tls_keys(old: &TlsConfig, new: &TlsConfig) -> Vec<&'static str> {
+    differing!(old, new;
+        "certificate": certificate,
+        "key": key,
+        "client_ca": client_ca,
+        "threads": threads,
+    )
 }
 
 /// Keys of `[manager]` that differ.
@@ -182,6 +201,10 @@ pub fn volume_keys(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> 
         ));
         before.clone_from(after);
     }
+    if let (Some(before), Some(after)) = (&mut old.socket.tls, &new.socket.tls) {
+        keys.extend(differing!(&*before, after; "tls_allow": allow));
+        before.clone_from(after);
+    }
     let mut all = differing!(&old, new;
         "name": name,
         "backend": backend,
@@ -195,6 +218,7 @@ pub fn volume_keys(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> 
         "vhost_user": vhost_user,
         "socket_mode": socket.mode,
         "socket_group": socket.group,
+        "nbd_tls": socket.tls,
         "claim": claim,
         "read_only": read_only,
         "shared": shared,

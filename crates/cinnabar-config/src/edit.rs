@@ -7,6 +7,7 @@ use toml_edit::{ArrayOfTables, DocumentMut, InlineTable, Item, Table, TableLike,
 
 /// The list of volumes.
 const VOLUMES: &str = "volume";
+const EDITOR: &str = "make the change with an editor, and have it read: cinnabar reload";
 
 /// A change of a file.
 #[derive(Clone, Debug, PartialEq)]
@@ -50,8 +51,11 @@ impl Edit {
 /// If the text is no TOML, or there is no such volume to be changed.
 pub fn edited(text: &str, edit: &Edit, base: &Path) -> Result<String, SettingError> {
     let mut document: DocumentMut = text.parse().map_err(|error: toml_edit::TomlError| {
-        let message = error.message().lines().collect::<Vec<_>>().join(", ");
-        SettingError::new("volume", message, "cinnabar config check says where")
+        // The reader takes what TOML leaves to it: whole numbers beyond those with a sign, such as seeds.
+        let line = text[..error.span().map_or(0, |span| span.start)].lines().count().max(1);
+        let reason = error.message().lines().collect::<Vec<_>>().join(", ");
+        let message = format!("its line {line} can't be kept as it is: {reason}");
+        SettingError::new("volume", message, EDITOR)
     })?;
     match edit {
         Edit::Add(input) => add(&mut document, section_of(input, base)?)?,
@@ -63,7 +67,7 @@ pub fn edited(text: &str, edit: &Edit, base: &Path) -> Result<String, SettingErr
                 SettingError::new("name", message, hint)
             })?;
             for (key, setting) in keys {
-                set(table, key, setting);
+                set(table, *key, setting)?;
             }
         }
         Edit::Remove(name) => remove(&mut document, name),
@@ -129,10 +133,18 @@ fn find<'d>(item: &'d mut Item, name: &str) -> Option<&'d mut dyn TableLike> {
 }
 
 /// Another value of a key, with what stands around the old one.
-fn set(table: &mut dyn TableLike, key: &str, setting: &Setting) {
+fn set(
+    table: &mut dyn TableLike,
+    key: &'static str,
+    setting: &Setting,
+) -> Result<(), SettingError> {
     let mut value: Value = match setting {
         Setting::Text(text) => text.as_str().into(),
-        Setting::Number(number) => i64::try_from(*number).unwrap_or(i64::MAX).into(),
+        Setting::Number(number) => i64::try_from(*number)
+            .map_err(|_| {
+                SettingError::new(key, format!("{key}: {number} can't be written"), EDITOR)
+            })?
+            .into(),
     };
     match table.get_mut(key).and_then(Item::as_value_mut) {
         Some(old) => {
@@ -141,6 +153,7 @@ fn set(table: &mut dyn TableLike, key: &str, setting: &Setting) {
         }
         None => drop(table.insert(key, Item::Value(value))),
     }
+    Ok(())
 }
 
 fn remove(document: &mut DocumentMut, name: &str) {

@@ -56,11 +56,25 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
     of_text(path, text)
 }
 
+/// The same, of a file that was read before: what has become a pipe or the like is refused, for it may be
+/// waited for in vain.
+///
+/// # Errors
+/// As [`load`].
+pub fn load_again(path: &Path) -> Result<Config, ConfigError> {
+    let text = read_regular(path).map_err(|(message, hint)| whole(path, message, hint))?;
+    of_text(path, text)
+}
+
 /// Checks a text as that of the configuration file at `path`.
 ///
 /// # Errors
 /// The first thing that is wrong, with its line and a hint.
 pub fn of_text(path: &Path, text: String) -> Result<Config, ConfigError> {
+    if text.len() as u64 > FILE_BYTES_MAX {
+        let message = format!("more than {}", show_size(FILE_BYTES_MAX));
+        return Err(whole(path, message, "is this the configuration?"));
+    }
     // The folder must be absolute, for the daemon hands paths to other threads and clients.
     let absolute = std::path::absolute(path)
         .map_err(|error| whole(path, format!("no working directory: {error}"), "cd to a folder"))?;
@@ -76,24 +90,36 @@ fn whole(path: &Path, message: String, hint: &str) -> ConfigError {
 }
 
 pub(super) fn read(path: &Path) -> Result<String, (String, &'static str)> {
-    use std::io::Read;
-    let cannot = |error: std::io::Error| {
-        let hint = match error.kind() {
-            std::io::ErrorKind::NotFound => {
-                "check the path, or write one: see cinnabar serve --help"
-            }
-            std::io::ErrorKind::PermissionDenied => "check the file's owner and mode",
-            _ => "the configuration is a TOML file in UTF-8",
-        };
-        (format!("can't be read: {error}"), hint)
-    };
-    let mut text = String::new();
-    let file = std::fs::File::open(path).map_err(cannot)?;
-    file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text).map_err(cannot)?;
-    if text.len() as u64 > FILE_BYTES_MAX {
-        let message = format!("more than {}", show_size(FILE_BYTES_MAX));
-        return Err((message, "is this the configuration?"));
+    text_of(&std::fs::File::open(path).map_err(|error| cannot_read(&error))?)
+}
+
+fn read_regular(path: &Path) -> Result<String, (String, &'static str)> {
+    use std::os::unix::fs::OpenOptionsExt;
+    let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
+    let file = std::fs::OpenOptions::new().read(true).custom_flags(flags).open(path);
+    let file = file.map_err(|error| cannot_read(&error))?;
+    if !file.metadata().map_err(|error| cannot_read(&error))?.is_file() {
+        let hint = "to read it again it has to be a file, or a link to one";
+        return Err(("is not a regular file".into(), hint));
     }
+    text_of(&file)
+}
+
+fn cannot_read(error: &std::io::Error) -> (String, &'static str) {
+    let hint = match error.kind() {
+        std::io::ErrorKind::NotFound => "check the path, or write one: see cinnabar serve --help",
+        std::io::ErrorKind::PermissionDenied => "check the file's owner and mode",
+        _ => "the configuration is a TOML file in UTF-8",
+    };
+    (format!("can't be read: {error}"), hint)
+}
+
+/// The text of a file; one that is too long is cut off behind the longest that is taken.
+fn text_of(file: &std::fs::File) -> Result<String, (String, &'static str)> {
+    use std::io::Read;
+    let mut text = String::new();
+    let read = file.take(FILE_BYTES_MAX + 1).read_to_string(&mut text);
+    read.map_err(|error| cannot_read(&error))?;
     Ok(text)
 }
 
@@ -492,3 +518,6 @@ impl Choice for EvictionMode {
     const ALL: &'static [(&'static str, Self)] =
         &[("probation", Self::Probation), ("clock", Self::Clock)];
 }
+
+#[cfg(test)]
+mod tests;

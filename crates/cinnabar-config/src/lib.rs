@@ -25,7 +25,7 @@ pub mod volume;
 
 pub use cinnabar_text::ConfigError;
 pub use error::SettingError;
-pub use file::{load, of_text};
+pub use file::{load, load_again, of_text};
 pub use planned::ManagerConfig;
 pub use volume::VolumeInput;
 

@@ -78,10 +78,8 @@ fn defaults_are_those_of_the_guide() {
     assert!(!volume.read_only && !volume.shared && !volume.exclusive);
 }
 
-#[test]
-fn every_key_is_read() {
-    let config = parse(
-        r#"
+/// A file with every key of a cache with a write log, and others.
+const EVERY_KEY: &str = r#"
 [cache]
 device = "/ssd/c"
 size = 1_073_741_824
@@ -120,9 +118,11 @@ exclusive = true
 bypass_sequential = "0"
 bypass_large = "1MiB"
 backend_timeout_s = 0
-"#,
-    )
-    .expect("all keys");
+"#;
+
+#[test]
+fn every_key_is_read() {
+    let config = parse(EVERY_KEY).expect("all keys");
     assert_eq!(config.cache.size_bytes, Some(1 << 30));
     assert_eq!((config.cache.io, config.cache.eviction), (IoMode::Threads, EvictionMode::Clock));
     assert_eq!(config.cache.endurance, Endurance::Save);

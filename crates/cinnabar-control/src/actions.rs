@@ -85,6 +85,7 @@ pub(super) async fn resize(
     let _one_at_a_time = control.changes.lock().await;
     let message = |answer| Message::ResizeCache { size_bytes, answer };
     control.ask(control.change_wait_max, message).await?;
+    control.note(|configured| configured.resized_to = None);
     Ok(Json(StatusReport::new(&control.status().await?).cache))
 }
 

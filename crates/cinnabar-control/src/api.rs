@@ -240,30 +240,33 @@ async fn add_in_turn(control: &Control, volume: VolumeConfig) -> Answer<()> {
         let message = format!("there is a volume {:?} already", volume.name);
         return Err(CommandError::new(CommandErrorKind::Exists, message, "choose another").into());
     }
-    check_files(&volume, others().cloned().collect(), now.cache.device.clone()).await?;
+    check_files(control, &volume, others().cloned().collect(), now.cache.device.clone()).await?;
     check_shares(&now, &volume)?;
     check_control(&volume, &control.socket)?;
     for warning in cinnabar_config::checks::warnings(&volume) {
         tracing::warn!("{warning}");
     }
-    let message = |answer| Message::AddVolume(Box::new(volume), answer);
-    Ok(control.ask(control.change_wait_max, message).await?)
+    let new = Box::new(volume.clone());
+    control.ask(control.change_wait_max, |answer| Message::AddVolume(new, answer)).await?;
+    control.note(|configured| configured.has_added(volume));
+    Ok(())
 }
 
 /// Checks a new volume against those that are there. Their files are looked at by another thread: this
 /// one serves all operators.
 async fn check_files(
+    control: &Control,
     new: &VolumeConfig,
     others: Vec<VolumeConfig>,
     cache_device: PathBuf,
 ) -> Answer<()> {
     let new = new.clone();
-    let check = tokio::task::spawn_blocking(move || {
+    let check = control.with_files(move || {
         let mut looks = Looks::default();
         let result = check_beside(&new, &others, &cache_device, &mut looks);
         (result, looks.warnings())
     });
-    let (result, warnings) = check.await.map_err(|_| CommandError::gone())?;
+    let (result, warnings) = check.await?;
     for warning in warnings {
         tracing::warn!("{warning}");
     }
@@ -333,8 +336,11 @@ async fn remove(
     let removes = {
         let control = Arc::clone(&control);
         async move {
+            let gone = name.clone();
             let message = |answer| Message::RemoveVolume { name, force, discard_dirty, answer };
-            Ok(control.ask(control.change_wait_max, message).await?)
+            control.ask(control.change_wait_max, message).await?;
+            control.note(|configured| configured.has_removed(&gone));
+            Ok(())
         }
     };
     persist::change(&control, edit, removes).await?;
@@ -440,6 +446,14 @@ impl ChangeInput {
 impl IntoResponse for Failed {
     fn into_response(self) -> Response {
         (self.0, Json(self.1)).into_response()
+    }
+}
+
+impl Failed {
+    /// With more to say.
+    pub(super) fn and(mut self, more: &str) -> Self {
+        self.1.error = format!("{}; {more}", self.1.error);
+        self
     }
 }
 

@@ -15,12 +15,14 @@ pub struct Configured {
     /// compared with this: only a key whose value in the file is another one counts, so that changes
     /// by command stay.
     pub read: Config,
+    /// The size of the cache that the file has asked for, unless a command has asked for one since.
+    pub resized_to: Option<u64>,
 }
 
 impl Configured {
     /// The daemon was started with this.
     pub fn new(config: &Config) -> Self {
-        Self { running: config.clone(), read: config.clone() }
+        Self { running: config.clone(), read: config.clone(), resized_to: None }
     }
 
     /// This volume is served, as the file says.

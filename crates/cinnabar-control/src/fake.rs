@@ -3,8 +3,8 @@
 use super::{Control, Phase};
 use cinnabar_config::settings::{VolumeChange, VolumeConfig};
 use cinnabar_messages::{
-    CacheStatus, CommandError, CommandErrorKind, Commands, DataStatus, Message, SizeStatus, State,
-    VolumeStatus, Waker, channel,
+    AnswerTo, CacheStatus, CommandError, CommandErrorKind, Commands, DataStatus, Message,
+    SizeStatus, State, VolumeStatus, Waker, channel,
 };
 use cinnabar_policy::planning::Totals;
 use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
@@ -17,6 +17,8 @@ use std::time::Duration;
 
 /// The cache, in blocks.
 const CAPACITY_BLOCKS: u64 = 1 << 18;
+/// Its unit: sizes are whole ones, and those that people write are not.
+const SEGMENT_BYTES: u64 = 3 << 20;
 
 #[derive(Debug)]
 struct Nobody;
@@ -33,8 +35,13 @@ pub(crate) struct Has {
     pub(crate) told: Vec<String>,
     /// Volumes that it refuses to change.
     pub(crate) refuses: Vec<String>,
+    /// Beginnings of the names of volumes whose adding it never answers.
+    pub(crate) hangs: Option<&'static str>,
+    unanswered: Vec<AnswerTo<()>>,
     /// Called at each change.
     pub(crate) amid: Option<fn(&Path)>,
+    /// Why the last resize has failed.
+    pub(crate) resize_failed: String,
     bytes: u64,
 }
 
@@ -48,6 +55,11 @@ pub(crate) struct Site {
 impl Site {
     /// With this behind a `[cache]`.
     pub(crate) fn new(more: &str) -> Self {
+        Self::with_wait(more, Duration::from_secs(10))
+    }
+
+    /// The same, whose commands are waited for no longer than this.
+    pub(crate) fn with_wait(more: &str, wait_max: Duration) -> Self {
         let dir = tempfile::tempdir().expect("a temporary folder");
         let path = dir.path().join("c.toml");
         std::fs::write(&path, text(more)).expect("a file");
@@ -56,11 +68,11 @@ impl Site {
         let volumes: Vec<_> = config.volumes.iter().cloned().map(status_of).collect();
         {
             let mut has = has.lock().expect("it does not panic");
-            (has.volumes, has.bytes) = (volumes, config.cache.size_bytes.expect("a size"));
+            (has.volumes, has.bytes) = (volumes, whole(config.cache.size_bytes.expect("a size")));
         }
         let commands = serve(Arc::clone(&has), path, config.cache.device.clone());
         let (base, socket) = (config.base.clone(), config.control.socket.clone());
-        let control = Control::new(base, socket, Duration::from_secs(10));
+        let control = Control::new(base, socket, wait_max);
         control.set_config(&config);
         control.enter(Phase::Serving(commands));
         Self { dir, control, has }
@@ -129,7 +141,7 @@ fn obey(has: &mut Has, message: Message, file: &Path, device: &Path) {
     match message {
         Message::Status(answer) => {
             let status = DataStatus {
-                cache: cache_status(device, has.bytes),
+                cache: cache_status(device, has),
                 volumes: has.volumes.clone(),
                 qos_groups: Vec::new(),
             };
@@ -137,6 +149,14 @@ fn obey(has: &mut Has, message: Message, file: &Path, device: &Path) {
         }
         Message::AddVolume(config, answer) => {
             has.told.push(format!("add {}", config.name));
+            if has.hangs.is_some_and(|start| config.name.starts_with(start)) {
+                return has.unanswered.push(answer);
+            }
+            if has.volumes.iter().any(|volume| volume.config.name == config.name) {
+                let error = CommandError::new(CommandErrorKind::Exists, "it exists", "remove it");
+                let _ = answer.send(Err(error));
+                return;
+            }
             let result = refused(&config.name, &has.refuses);
             if result.is_ok() {
                 has.volumes.push(status_of(*config));
@@ -145,7 +165,10 @@ fn obey(has: &mut Has, message: Message, file: &Path, device: &Path) {
         }
         Message::RemoveVolume { name, answer, .. } => {
             has.told.push(format!("remove {name}"));
-            let result = refused(&name, &has.refuses);
+            let is_there = has.volumes.iter().any(|volume| volume.config.name == name);
+            let none = CommandError::new(CommandErrorKind::NotFound, "there is none", "look");
+            let found = if is_there { Ok(()) } else { Err(none) };
+            let result = found.and_then(|()| refused(&name, &has.refuses));
             if result.is_ok() {
                 has.volumes.retain(|volume| volume.config.name != name);
             }
@@ -163,7 +186,8 @@ fn obey(has: &mut Has, message: Message, file: &Path, device: &Path) {
         }
         Message::ResizeCache { size_bytes, answer } => {
             has.told.push(format!("resize {}", size_bytes >> 30));
-            has.bytes = size_bytes;
+            has.bytes = whole(size_bytes);
+            has.resize_failed.clear();
             let _ = answer.send(Ok(()));
         }
         other => panic!("not expected: {other:?}"),
@@ -203,14 +227,19 @@ fn status_of(config: VolumeConfig) -> VolumeStatus {
     }
 }
 
-fn cache_status(device: &Path, bytes: u64) -> CacheStatus {
+const fn whole(bytes: u64) -> u64 {
+    bytes / SEGMENT_BYTES * SEGMENT_BYTES
+}
+
+fn cache_status(device: &Path, has: &Has) -> CacheStatus {
+    let (bytes, failed) = (has.bytes, has.resize_failed.clone());
     let counters = CacheCounters { capacity_blocks: CAPACITY_BLOCKS, ..CacheCounters::default() };
     CacheStatus {
         device: device.to_owned(),
         state: State::Serving,
         reason: String::new(),
         throttled: false,
-        size: SizeStatus { bytes, bytes_max: 4 << 30, ..SizeStatus::default() },
+        size: SizeStatus { bytes, bytes_max: whole(4 << 30), failed, ..SizeStatus::default() },
         health: Health::Serving,
         loaded: None,
         io: "threads".into(),

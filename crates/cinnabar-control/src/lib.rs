@@ -12,6 +12,7 @@ pub mod describe;
 mod events;
 #[cfg(test)]
 mod fake;
+mod files;
 #[cfg(test)]
 mod flood;
 mod history;
@@ -34,6 +35,7 @@ pub mod warm;
 
 use self::configured::Configured;
 use self::observer::Observer;
+use self::reload::ReloadListener;
 use cinnabar_manager::{Handle, Query};
 use cinnabar_messages::recording::RECORDINGS_MAX;
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
@@ -69,6 +71,8 @@ pub struct Control {
     statuses: Arc<Semaphore>,
     /// Places for questions of plans, for the same reason.
     plans: Arc<Semaphore>,
+    /// Places for threads that wait for files: those of storage that hangs must not become many.
+    files: Arc<Semaphore>,
     phase: Mutex<Phase>,
     /// What it runs with, if there is a file that can be read again.
     configured: Mutex<Option<Configured>>,
@@ -76,6 +80,8 @@ pub struct Control {
     manager: OnceLock<Handle>,
     /// Certificates, if it has some.
     tls: OnceLock<Arc<Tls>>,
+    /// Learns how reloads go.
+    reload_listener: OnceLock<Box<dyn ReloadListener>>,
     /// What happened, and happens.
     pub observer: Arc<Observer>,
 }
@@ -108,12 +114,20 @@ impl Control {
             recordings,
             statuses,
             plans,
+            files: Arc::new(Semaphore::new(files::LOOKS_MAX)),
             phase,
             configured: Mutex::default(),
             manager,
             tls: OnceLock::new(),
+            reload_listener: OnceLock::new(),
             observer: Arc::default(),
         })
+    }
+
+    /// This one learns how reloads go, from now on.
+    pub fn set_reload_listener(&self, listener: Box<dyn ReloadListener>) {
+        let is_first = self.reload_listener.set(listener).is_ok();
+        debug_assert!(is_first, "there is one");
     }
 
     /// There is a manager from now on.

@@ -8,6 +8,7 @@
 use super::Control;
 use super::api::Answer;
 use super::configured::volume_of;
+use cinnabar_config::diff::change_of;
 use cinnabar_config::edit::{Edit, edited};
 use cinnabar_config::replace::{ReplaceError, Staged};
 use cinnabar_config::{Config, FileText, SettingError, of_text};
@@ -59,19 +60,32 @@ async fn change_and_write(
 ) -> Answer<()> {
     // A daemon that starts or stops says so first.
     control.commands()?;
-    let ready = stage(control, edit).await?;
-    change.await?;
-    if let Some(ready) = ready {
-        place(control, ready).await?;
+    let Some(ready) = stage(control, edit).await? else { return change.await };
+    if let Err(error) = change.await
+        && !is_done_already(control, &ready).await
+    {
+        return Err(error.and("the configuration file is not changed"));
     }
-    Ok(())
+    Ok(place(control, ready).await?)
+}
+
+/// Whether it is as after the change, and only the file is not: a command before this one did the rest.
+async fn is_done_already(control: &Control, ready: &Ready) -> bool {
+    let Ok(now) = control.status().await else { return false };
+    let served = now.volumes.iter().find(|volume| volume.config.name == ready.edit.volume());
+    match (&ready.edit, served) {
+        (Edit::Remove(_), None) => true,
+        (Edit::Add(_), Some(served)) => {
+            volume_of(&ready.new, ready.edit.volume()) == Some(&served.config)
+        }
+        _ => false,
+    }
 }
 
 /// Writes the text beside the file; `None` if the file says so already.
 async fn stage(control: &Control, edit: Edit) -> Result<Option<Ready>, CommandError> {
     let read = control.configured()?.read;
-    let file = tokio::task::spawn_blocking(move || stage_now(&read, edit));
-    file.await.map_err(|_| CommandError::gone())?
+    control.with_files(move || stage_now(&read, edit)).await?
 }
 
 /// The same. Waits for files.
@@ -122,28 +136,42 @@ fn stage_now(read: &Config, edit: Edit) -> Result<Option<Ready>, CommandError> {
 /// Puts it in the file's place.
 async fn place(control: &Control, ready: Ready) -> Result<(), CommandError> {
     let Ready { staged, new, edit, path } = ready;
-    let placing = tokio::task::spawn_blocking(move || staged.commit());
-    let placed = placing.await.map_err(|_| CommandError::gone())?;
     let name = edit.volume();
-    if let Err(error) = placed {
-        let is = match edit {
-            Edit::Add(_) => "served",
-            Edit::Set { .. } => "changed",
-            Edit::Remove(_) => "removed",
-        };
-        let message = format!("volume {name:?} is {is}, but not persisted: {error}");
+    let is = match edit {
+        Edit::Add(_) => "served",
+        Edit::Set { .. } => "changed",
+        Edit::Remove(_) => "removed",
+    };
+    let failed = |kind, how: String, hint: &str| {
+        let message = format!("volume {name:?} is {is}, but {how}");
         tracing::error!("{message}");
-        return Err(CommandError::new(kind_of(&error), message, error.hint()));
+        CommandError::new(kind, message, hint)
+    };
+    let placed = control.with_files(move || staged.commit()).await.map_err(|error| {
+        let how = format!("it is not known whether it is persisted: {}", error.message);
+        failed(error.kind, how, "look at the file, and have it read: cinnabar reload")
+    })?;
+    if let Err(error) = placed {
+        let hint = match error {
+            // What was read does not have the change either.
+            ReplaceError::Changed(_) => "edit the file: the change is not in it",
+            _ => error.hint(),
+        };
+        return Err(failed(kind_of(&error), format!("not persisted: {error}"), hint));
     }
     tracing::info!(volume = name, file = %path.display(), "persisted");
     control.note(|configured| {
         let volume = volume_of(&new, name).cloned();
-        match (&edit, &volume) {
-            (Edit::Add(_), Some(volume)) => configured.has_added(volume.clone()),
-            (Edit::Remove(_), _) => configured.has_removed(name),
-            _ => {}
-        }
-        configured.reads(name, volume);
+        let old = volume_of(&configured.read, name).cloned();
+        let reads = match (&edit, old, volume) {
+            // Keys that could not be changed when they were read stay so.
+            (Edit::Set { keys, .. }, old, Some(volume)) => {
+                let keys: Vec<_> = keys.iter().map(|(key, _)| *key).collect();
+                old.map(|old| change_of(&keys, &old, &volume).1)
+            }
+            (.., volume) => volume,
+        };
+        configured.reads(name, reads);
         configured.read.text.clone_from(&new.text);
     });
     Ok(())
@@ -152,7 +180,10 @@ async fn place(control: &Control, ready: Ready) -> Result<(), CommandError> {
 fn kind_of(error: &ReplaceError) -> CommandErrorKind {
     match error {
         ReplaceError::Changed(_) => CommandErrorKind::Busy,
-        ReplaceError::NotAFile(_) | ReplaceError::Linked(_) => CommandErrorKind::Invalid,
+        ReplaceError::NotAFile(_)
+        | ReplaceError::Linked(_)
+        | ReplaceError::Mounted(_)
+        | ReplaceError::Listed(_) => CommandErrorKind::Invalid,
         ReplaceError::Owner { .. } | ReplaceError::Io { .. } => CommandErrorKind::Io,
     }
 }

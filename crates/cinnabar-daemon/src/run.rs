@@ -7,17 +7,19 @@ use crate::dataplane;
 use cinnabar_api::{Token, TokenError};
 use cinnabar_config::settings::StartTls;
 use cinnabar_config::{Config, ControlConfig, HttpTls};
-use cinnabar_control::reload::report::ReloadInput;
+use cinnabar_control::reload::ReloadListener;
+use cinnabar_control::reload::report::{ReloadInput, ReloadReport};
 use cinnabar_control::server::{Router, serve};
 use cinnabar_control::socket::{ControlSocket, SocketError};
 use cinnabar_control::tls::TlsListener;
 use cinnabar_control::{Control, Phase, api, http, observer};
 use cinnabar_messages::{
-    CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError, StartErrorKind,
-    StopReport, Subject,
+    CommandError, CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError,
+    StartErrorKind, StopReport, Subject,
 };
 use cinnabar_tls::{Files, Terminator, Tls, TlsError};
 use sd_notify::NotifyState;
+use std::io::IsTerminal;
 use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -223,9 +225,9 @@ async fn live<T>(
     on_ready: impl FnOnce() -> T,
 ) -> Result<(), RunError> {
     let mut signals = Signals::new()?;
-    // Without a file there is nothing to read again: it ends as a program on a terminal does.
-    let hangup = config.text.as_ref().and_then(|_| signals.take_hangup());
+    let hangup = if reloads_on_hangup(config) { signals.take_hangup() } else { None };
     control.set_config(config);
+    control.set_reload_listener(Box::new(StatusLine));
     let cancel = Arc::new(AtomicBool::new(false));
     let mut starting = start(config, tls, Arc::clone(&cancel))?;
     notify(&[NotifyState::Status("opening cache and volumes")]);
@@ -286,18 +288,35 @@ async fn live<T>(
     }
 }
 
+/// Whether SIGHUP asks for the configuration to be read again. Without a file there is nothing to read,
+/// and on a terminal it says that this closes.
+fn reloads_on_hangup(config: &Config) -> bool {
+    let on_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
+    config.text.is_some() && !on_terminal
+}
+
 /// Reads the configuration again at each SIGHUP; those that come meanwhile are one. The log has what
 /// came of it, and the service manager how the last one went.
 async fn reload_on(mut hangup: Signal, control: Arc<Control>) {
     while hangup.recv().await.is_some() {
-        let status = match control.reload(ReloadInput::default()).await {
-            Ok(report) if report.failures().next().is_none() => "serving".to_owned(),
-            Ok(report) => {
-                let failed = report.failures().count();
-                format!("serving; {failed} changes of the configuration have failed, see the log")
-            }
-            // Told as a whole when it stops.
-            Err(error) if error.kind == CommandErrorKind::Stopping => continue,
+        let _told = control.reload(ReloadInput::default()).await;
+    }
+}
+
+/// Tells the service manager how the last reload went.
+#[derive(Debug)]
+struct StatusLine;
+
+impl ReloadListener for StatusLine {
+    fn reloaded(&self, result: Result<&ReloadReport, &CommandError>) {
+        let status = match result {
+            Ok(report) => match report.failures().count() {
+                0 => "serving".to_owned(),
+                1 => "serving; a change of the configuration has failed, see the log".to_owned(),
+                failed => format!(
+                    "serving; {failed} changes of the configuration have failed, see the log"
+                ),
+            },
             Err(error) => format!("serving; the configuration was not read again: {error}"),
         };
         notify(&[NotifyState::Status(&status)]);

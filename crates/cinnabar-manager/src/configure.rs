@@ -15,6 +15,9 @@ impl Manager {
         if keys.contains(&"ssd_budget") {
             self.change_budget(new.ssd_bytes_a_day)?;
         }
+        if keys.contains(&"apply") && !new.apply {
+            self.let_all_in()?;
+        }
         take(&mut self.config, new, keys);
         Ok(())
     }
@@ -26,13 +29,22 @@ impl Manager {
         match (&mut self.budget, bytes_a_day) {
             (Some(budget), Some(bytes)) => budget.set(bytes),
             (budget @ None, Some(bytes)) => *budget = Some(Budget::new(bytes, now_us)),
-            (Some(budget), None) => {
-                if !budget.admits {
-                    self.ask(|answer| Message::AdoptAdmission { admits: true, answer })?;
-                }
+            (Some(_), None) => {
+                self.let_all_in()?;
                 self.budget = None;
             }
             (None, None) => {}
+        }
+        Ok(())
+    }
+
+    /// A budget that is held no more does not go on to hold back.
+    fn let_all_in(&mut self) -> Result<(), CommandError> {
+        if self.budget.as_ref().is_some_and(|budget| !budget.admits) {
+            self.ask(|answer| Message::AdoptAdmission { admits: true, answer })?;
+        }
+        if let Some(budget) = &mut self.budget {
+            budget.admits = true;
         }
         Ok(())
     }
@@ -65,9 +77,53 @@ fn take(config: &mut ManagerConfig, new: &ManagerConfig, keys: &[&'static str]) 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::PlanReport;
+    use crate::thread::PlanListener;
     use cinnabar_config::diff::{LIVE_MANAGER_KEYS, manager_keys};
+    use cinnabar_messages::taps::taps;
+    use cinnabar_messages::{Waker, channel};
     use cinnabar_policy::sizing::Allocator;
-    use std::time::Duration;
+    use std::sync::Arc;
+    use std::time::{Duration, Instant};
+
+    #[derive(Debug)]
+    struct Nobody;
+
+    impl Waker for Nobody {
+        fn wake(&self) {}
+    }
+
+    impl PlanListener for Nobody {
+        fn planned(&self, _: &PlanReport) {}
+    }
+
+    /// What is no longer carried out holds nothing back either.
+    #[test]
+    fn a_budget_that_is_held_no_more_lets_everything_in() {
+        for key in ["apply", "ssd_budget"] {
+            let (commands, queue) = channel(Arc::new(Nobody));
+            let data = std::thread::spawn(move || {
+                let mut told = Vec::new();
+                for message in &queue {
+                    if let Message::AdoptAdmission { admits, answer } = message {
+                        told.push(admits);
+                        let _ = answer.send(Ok(()));
+                    }
+                }
+                told
+            });
+            let config = ManagerConfig { ssd_bytes_a_day: Some(1 << 40), ..Default::default() };
+            let feeds = taps(1, 1000, 1, Instant::now());
+            let mut manager = Manager::new(config, feeds, commands, Arc::new(Nobody));
+            manager.budget.as_mut().expect("it has one").admits = false;
+            let new = ManagerConfig { apply: false, ssd_bytes_a_day: None, ..config };
+            manager.configure(&new, &[key]).expect("the data plane answers");
+            assert!(manager.budget.as_ref().is_none_or(|budget| budget.admits), "{key}");
+            manager.configure(&new, &[key]).expect("there is nothing to tell");
+            drop(manager);
+            assert_eq!(data.join().expect("it does not panic"), [true], "{key}");
+        }
+    }
 
     #[test]
     fn live_keys_are_taken_and_others_stay() {

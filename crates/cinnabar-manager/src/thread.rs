@@ -63,28 +63,38 @@ pub fn start(
     commands: Commands,
     listener: Arc<dyn PlanListener>,
 ) -> Result<Handle, std::io::Error> {
-    let watch = Watch::new(feeds, &config, 0);
     let (handle, asked) = Handle::channel();
-    let manager = Manager {
-        budget: config.ssd_bytes_a_day.map(|bytes| Budget::new(bytes, watch.now_us())),
-        watch,
-        config,
-        commands,
-        actuation: Actuation::default(),
-        modes: Modes::default(),
-        history: History::default(),
-        prices: MeasuredPrices::default(),
-        hits: BTreeMap::new(),
-        adopted: BTreeMap::new(),
-        over: false,
-        listener,
-    };
+    let manager = Manager::new(config, feeds, commands, listener);
     let thread = std::thread::Builder::new().name("cinnabar-manager".into());
     thread.spawn(move || manager.run(&asked))?;
     Ok(handle)
 }
 
 impl Manager {
+    /// Before anything came.
+    pub(super) fn new(
+        config: ManagerConfig,
+        feeds: Feeds,
+        commands: Commands,
+        listener: Arc<dyn PlanListener>,
+    ) -> Self {
+        let watch = Watch::new(feeds, &config, 0);
+        Self {
+            budget: config.ssd_bytes_a_day.map(|bytes| Budget::new(bytes, watch.now_us())),
+            watch,
+            config,
+            commands,
+            actuation: Actuation::default(),
+            modes: Modes::default(),
+            history: History::default(),
+            prices: MeasuredPrices::default(),
+            hits: BTreeMap::new(),
+            adopted: BTreeMap::new(),
+            over: false,
+            listener,
+        }
+    }
+
     fn run(mut self, queries: &Receiver<Query>) {
         // Curves are as long as the cache needs them; it may not be there yet.
         self.learn_capacity();

@@ -141,6 +141,50 @@ fn each_key_has_its_name() {
     }
 }
 
+/// A file with TLS everywhere, and what it says otherwise.
+fn file_with_tls(from: &str, to: &str) -> Config {
+    let text = "[cache]\ndevice = \"c\"\nsize = \"1GiB\"\n\
+        [tls]\ncertificate = \"c\"\nkey = \"k\"\nclient_ca = \"ca\"\nthreads = 1\n\
+        [control]\nhttp = \"[::1]:1\"\nhttp_tls = \"require\"\nhttp_tls_allow = [\"a\"]\n\
+        [[volume]]\nname = \"v\"\nbackend = \"file:v\"\nnbd = \"tcp:0.0.0.0:1\"\n\
+        nbd_tls = \"require\"\ntls_allow = [\"b\"]\n";
+    assert!(text.contains(from), "{from}");
+    parse(&text.replacen(from, to, 1))
+}
+
+#[test]
+fn each_key_of_tls_has_its_name() {
+    let old = file_with_tls("", "");
+    for (from, to, named) in [
+        ("certificate = \"c\"", "certificate = \"d\"", "tls.certificate"),
+        ("key = \"k\"", "key = \"l\"", "tls.key"),
+        ("client_ca = \"ca\"", "client_ca = \"cb\"", "tls.client_ca"),
+        ("threads = 1", "threads = 2", "tls.threads"),
+        (
+            "http_tls = \"require\"\nhttp_tls_allow = [\"a\"]",
+            "http_tls = \"server\"",
+            "control.http_tls control.http_tls_allow",
+        ),
+        ("http_tls = \"require\"\nhttp_tls_allow = [\"a\"]", "", "control.http_tls"),
+        ("http_tls_allow = [\"a\"]", "http_tls_allow = [\"b\"]", "control.http_tls_allow"),
+        ("nbd_tls = \"require\"\ntls_allow = [\"b\"]", "", "volume.nbd_tls"),
+        ("tls_allow = [\"b\"]", "tls_allow = [\"c\"]", "volume.tls_allow"),
+    ] {
+        let new = file_with_tls(from, to);
+        let tls = [&old, &new].map(|config| config.tls.as_ref().expect("it is there"));
+        let found = [
+            ("tls", tls_keys(tls[0], tls[1])),
+            ("control", control_keys(&old.control, &new.control)),
+            ("volume", volume_keys(&old.volumes[0], &new.volumes[0])),
+        ];
+        let found = found
+            .iter()
+            .flat_map(|(section, keys)| keys.iter().map(move |key| format!("{section}.{key}")));
+        assert_eq!(found.collect::<Vec<_>>().join(" "), named);
+        assert!(!differ_elsewhere(&old, &new), "{named}");
+    }
+}
+
 #[test]
 fn what_has_no_name_shows_all_the_same() {
     let old = ManagerConfig::default();

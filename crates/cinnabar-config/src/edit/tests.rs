@@ -131,3 +131,17 @@ fn a_list_in_one_line_is_changed_as_well() {
 fn what_is_no_toml_is_refused() {
     assert!(edited("[cache\n", &Edit::Remove("a".into()), Path::new("/")).is_err());
 }
+
+/// Seeds are whole numbers up to 2^64 - 1, which TOML does not know.
+#[test]
+fn what_an_editor_has_to_do_is_named() {
+    let text = format!("[manager]\nseed = {}\n[[volume]]\nname = \"v\"\n", u64::MAX);
+    let error = edited(&text, &Edit::Remove("v".into()), Path::new("/"));
+    let error = error.expect_err("it would be lost");
+    assert!(error.message.contains("line 2") && error.hint.contains("editor"), "{error:?}");
+    let keys = vec![("iops_limit", Setting::Number(u64::MAX))];
+    let edit = Edit::Set { name: "v".into(), keys };
+    let error = edited("[[volume]]\nname = \"v\"\n", &edit, Path::new("/"));
+    let error = error.expect_err("it would be another number");
+    assert!(error.message.contains("iops_limit"), "{error:?}");
+}

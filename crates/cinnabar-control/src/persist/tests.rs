@@ -2,7 +2,7 @@
 
 use crate::api;
 use crate::fake::Site;
-use crate::reload::report::ReloadInput;
+use crate::reload::report::{ChangeReport, ReloadInput, RestartReport};
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
@@ -89,6 +89,7 @@ async fn what_fails_behind_the_change_says_that_it_is_live() {
     let (code, answer) = ask(&site, "POST", "/v1/volumes?persist=true", VM2).await;
     assert_eq!(code, StatusCode::CONFLICT, "{answer}");
     assert!(answer.contains(r#"volume \"vm2\" is served, but not persisted"#), "{answer}");
+    assert!(answer.contains("edit the file"), "{answer}");
     assert_eq!((site.told(), site.file()), (vec!["add vm2".to_owned()], "# Taken.\n".to_owned()));
     let left = std::fs::read_dir(site.dir.path()).expect("a folder").count();
     assert_eq!(left, 1, "nothing is left beside the file");
@@ -102,6 +103,56 @@ async fn what_the_data_plane_refuses_is_not_in_the_file() {
     let (code, _) = ask(&site, "POST", "/v1/volumes?persist=true", VM2).await;
     assert_eq!((code, site.file()), (StatusCode::INTERNAL_SERVER_ERROR, before));
     assert_eq!(std::fs::read_dir(site.dir.path()).expect("a folder").count(), 1);
+}
+
+/// After a command without the word, or one that was not brought to its end, the same with it.
+#[tokio::test]
+async fn what_is_done_already_goes_into_the_file() {
+    let site = Site::new(VM1);
+    let before = site.file();
+    assert_eq!(ask(&site, "POST", "/v1/volumes", VM2).await.0, StatusCode::CREATED);
+    let other = VM2.replace("vm2.raw", "other.raw");
+    let (code, answer) = ask(&site, "POST", "/v1/volumes?persist=true", &other).await;
+    assert_eq!((code, site.file()), (StatusCode::CONFLICT, before.clone()));
+    assert!(answer.contains("; the configuration file is not changed"), "{answer}");
+    let (code, answer) = ask(&site, "POST", "/v1/volumes?persist=true", VM2).await;
+    assert_eq!((code, site.file()), (StatusCode::CREATED, format!("{before}{ADDED}")), "{answer}");
+    is_settled(&site).await;
+    assert_eq!(ask(&site, "DELETE", "/v1/volumes/vm2", "").await.0, StatusCode::NO_CONTENT);
+    let (code, answer) = ask(&site, "DELETE", "/v1/volumes/vm2?persist=true", "").await;
+    assert_eq!((code, site.file()), (StatusCode::NO_CONTENT, before), "{answer}");
+    is_settled(&site).await;
+    let (code, _) = ask(&site, "DELETE", "/v1/volumes/vm2?persist=true", "").await;
+    assert_eq!(code, StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn keys_that_could_not_be_changed_are_tried_again_after_others_were() {
+    let site = Site::new(VM1);
+    site.has().refuses = vec!["vm1".into()];
+    site.write(&format!("{VM1}iops_limit = 5\n"));
+    let report = site.control.reload(ReloadInput::default()).await.expect("the file is right");
+    assert_eq!(report.failures().count(), 1);
+    site.has().refuses.clear();
+    let change = r#"{"mode":"write-around"}"#;
+    let (code, answer) = ask(&site, "PATCH", "/v1/volumes/vm1?persist=true", change).await;
+    assert_eq!(code, StatusCode::OK, "{answer}");
+    let report = site.control.reload(ReloadInput::default()).await.expect("the file is right");
+    let lines: Vec<_> = report.changes.iter().map(ChangeReport::line).collect();
+    assert_eq!(lines, ["volume vm1: iops_limit changed"]);
+    is_settled(&site).await;
+}
+
+/// What was added again by command is what runs.
+#[tokio::test]
+async fn a_volume_that_was_added_otherwise_by_command_is_compared_with_that() {
+    let site = Site::new(VM1);
+    assert_eq!(ask(&site, "DELETE", "/v1/volumes/vm1", "").await.0, StatusCode::NO_CONTENT);
+    let other = VM2.replace("vm2", "vm1");
+    assert_eq!(ask(&site, "POST", "/v1/volumes", &other).await.0, StatusCode::CREATED);
+    let report = site.control.reload(ReloadInput::default()).await.expect("the file is right");
+    let lines: Vec<_> = report.restart.iter().map(RestartReport::line).collect();
+    assert_eq!(lines, ["volume vm1: backend: needs a restart"]);
 }
 
 #[tokio::test]

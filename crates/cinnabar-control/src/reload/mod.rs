@@ -3,6 +3,7 @@
 //! The whole file is checked before anything is changed. Then what can change is changed ([`plan`]),
 //! in the turn of one command; everything else that differs is named.
 
+mod carry;
 mod check;
 mod plan;
 pub mod report;
@@ -21,8 +22,8 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Json;
 use cinnabar_config::Config;
-use cinnabar_manager::Query;
-use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, Message, VolumeConfig};
+use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, VolumeConfig};
+use std::fmt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -42,6 +43,12 @@ pub(super) async fn reload(
     body: Bytes,
 ) -> Answer<Json<ReloadReport>> {
     Ok(Json(control.reload(from_json(&body)?).await?))
+}
+
+/// Learns how reloads go.
+pub trait ReloadListener: Send + Sync + fmt::Debug {
+    /// The file was read again, or not. Must not wait.
+    fn reloaded(&self, result: Result<&ReloadReport, &CommandError>);
 }
 
 /// The file as it is now, with what follows from it.
@@ -67,6 +74,11 @@ impl Control {
         let control = Arc::clone(self);
         let done = tokio::spawn(async move {
             let result = control.reload_in_turn(input).await;
+            // Not over the last words of a daemon that stops.
+            let told = control.reload_listener.get().filter(|_| control.commands().is_ok());
+            if let Some(listener) = told.filter(|_| !input.dry_run) {
+                listener.reloaded(result.as_ref());
+            }
             drop(turn);
             if let Err(error) = &result {
                 let (reason, hint) = (&error.message, &error.hint);
@@ -77,15 +89,18 @@ impl Control {
         done.await.unwrap_or_else(|_| Err(CommandError::gone()))
     }
 
-    async fn reload_in_turn(&self, input: ReloadInput) -> Result<ReloadReport, CommandError> {
+    async fn reload_in_turn(
+        self: &Arc<Self>,
+        input: ReloadInput,
+    ) -> Result<ReloadReport, CommandError> {
         let was = self.configured()?;
         let now = self.status().await?;
         // Its files are looked at by another thread: this one serves all operators.
-        let looking = {
+        let looks = {
             let was = was.clone();
-            tokio::task::spawn_blocking(move || look(&was, &now, input.remove_volumes))
+            move || look(&was, &now, input.remove_volumes)
         };
-        let Again { new, plan, warnings } = looking.await.map_err(|_| CommandError::gone())??;
+        let Again { new, plan, warnings } = self.with_files(looks).await??;
         let mut report = ReloadReport {
             file: path_of(&was).display().to_string(),
             dry_run: input.dry_run,
@@ -95,47 +110,13 @@ impl Control {
             warnings,
         };
         if !input.dry_run {
-            for (step, told) in plan.steps.iter().zip(&mut report.changes) {
-                match self.carry_out(step).await {
-                    Ok(()) => told.state = ReloadState::Done,
-                    Err(CommandError { message, hint, .. }) => {
-                        (told.state, told.error, told.hint) = (ReloadState::Failed, message, hint);
-                    }
-                }
-            }
+            self.carry_out(&plan.steps, &mut report.changes).await;
             let read = settle(was, *new, &plan.steps, &report);
             self.note(|configured| *configured = read);
             tell(&report);
             self.observer.look_soon();
         }
         Ok(report)
-    }
-
-    async fn carry_out(&self, step: &Step) -> Result<(), CommandError> {
-        let wait = self.change_wait_max;
-        match step.clone() {
-            // It is asked for when it counts.
-            Step::StopWait(_) => Ok(()),
-            Step::Remove(name) => {
-                let message = |answer| Message::RemoveVolume {
-                    name,
-                    force: false,
-                    discard_dirty: false,
-                    answer,
-                };
-                self.ask(wait, message).await
-            }
-            Step::Resize(size_bytes) => {
-                self.ask(wait, |answer| Message::ResizeCache { size_bytes, answer }).await
-            }
-            Step::Manage(config, keys) => {
-                self.manager()?.ask(|answer| Query::Configure(config, keys, answer)).await
-            }
-            Step::Set(name, _, change, _) => {
-                self.ask(wait, |answer| Message::SetVolume { name, change, answer }).await
-            }
-            Step::Add(volume) => self.ask(wait, |answer| Message::AddVolume(volume, answer)).await,
-        }
     }
 }
 
@@ -145,7 +126,7 @@ fn path_of(was: &Configured) -> &Path {
 
 /// Reads the file, checks it, and finds what follows from it. Waits for files.
 fn look(was: &Configured, now: &DataStatus, remove_volumes: bool) -> Result<Again, CommandError> {
-    let mut new = cinnabar_config::load(path_of(was)).map_err(|error| {
+    let mut new = cinnabar_config::load_again(path_of(was)).map_err(|error| {
         CommandError::new(CommandErrorKind::Invalid, error.to_string(), error.hint)
     })?;
     new.give(was.running.given);
@@ -179,19 +160,20 @@ fn planned(step: &Step) -> ChangeReport {
 /// What the daemon runs with now. What could not be done is not taken as read, so that the next reload
 /// tries it again.
 fn settle(was: Configured, new: Config, steps: &[Step], report: &ReloadReport) -> Configured {
-    let Configured { running, read: old } = was;
-    let mut is = Configured { running, read: new };
+    let Configured { running, read: old, resized_to } = was;
+    let mut is = Configured { running, read: new, resized_to };
     for (step, told) in steps.iter().zip(&report.changes) {
         let failed = told.state == ReloadState::Failed;
         match step {
             Step::Remove(name) if failed => is.reads(name, volume_of(&old, name).cloned()),
             Step::Remove(name) => is.has_removed(name),
             Step::Resize(_) if failed => is.read.cache.size_bytes = old.cache.size_bytes,
+            Step::Resize(bytes) => is.resized_to = Some(*bytes),
             Step::Manage(..) if failed => is.read.manager = old.manager,
             Step::Set(name, ..) if failed => is.reads(name, volume_of(&old, name).cloned()),
             Step::Add(volume) if failed => is.reads(&volume.name, None),
             Step::Add(volume) => is.has_added((**volume).clone()),
-            Step::StopWait(_) | Step::Resize(_) | Step::Manage(..) | Step::Set(..) => {}
+            Step::StopWait(_) | Step::Manage(..) | Step::Set(..) => {}
         }
     }
     // Served on until they are removed, and named until then.

@@ -5,12 +5,12 @@ use super::report::{KeptReason, KeptReport, RestartReport};
 use crate::configured::{Configured, volume_of};
 use cinnabar_config::diff::{
     ANOTHER, LIVE_MANAGER_KEYS, LIVE_VOLUME_KEYS, cache_keys, change_of, control_keys,
-    differ_elsewhere, group_names, manager_keys, volume_keys,
+    differ_elsewhere, group_names, manager_keys, tls_keys, volume_keys,
 };
 use cinnabar_config::settings::{Ack, CacheConfig, VolumeMode};
 use cinnabar_config::{Config, ManagerConfig};
 use cinnabar_messages::{
-    CommandError, CommandErrorKind, DataStatus, VolumeChange, VolumeConfig, VolumeStatus,
+    CommandError, CommandErrorKind, DataStatus, State, VolumeChange, VolumeConfig, VolumeStatus,
 };
 use std::time::Duration;
 
@@ -74,10 +74,13 @@ pub(super) fn plan(
         plan.volume(was, volume, now);
     }
     // What gives up a minimum comes before what wants more, and room before those who come for it.
+    // A cache that shrinks does so when there is less to keep.
     let blocks = now.cache.counters.capacity_blocks;
+    let has_bytes = now.cache.size.bytes;
     plan.steps.sort_by_key(|step| match step {
         Step::StopWait(_) => (0, 0),
         Step::Remove(_) => (1, 0),
+        Step::Resize(bytes) if *bytes < has_bytes => (4, 0),
         Step::Resize(_) => (2, 0),
         Step::Manage(..) => (3, 0),
         Step::Set(name, _, _, then) => {
@@ -106,12 +109,41 @@ fn waits_for_log(running: &CacheConfig, volume: &VolumeConfig) -> Option<&'stati
         .then_some("the write memory is there from the next start on")
 }
 
+/// Why a volume without clients may not go: its back end may lack writes.
+fn keeps_writes(live: &VolumeStatus, now: &DataStatus) -> Option<String> {
+    let log = now.cache.write_log.as_ref();
+    let cannot_drain = log.is_none_or(|log| !log.reason.is_empty());
+    let writes_back = live.config.mode == VolumeMode::WriteBack || live.write_back.is_some();
+    match &live.write_back {
+        Some(log) if log.dirty_bytes > 0 => {
+            Some(format!("has {} bytes that its back end does not have", log.dirty_bytes))
+        }
+        Some(log) if log.damaged => Some("has damaged writes in the write log".to_owned()),
+        _ if writes_back && live.state == State::Waiting => {
+            Some("waits for its back end, which may lack writes".to_owned())
+        }
+        _ if writes_back && cannot_drain => {
+            Some("may have writes in the write log, which can't be used".to_owned())
+        }
+        _ => None,
+    }
+}
+
 impl Plan {
     fn control(&mut self, was: &Configured, new: &Config) {
         for key in control_keys(&was.running.control, &new.control) {
             if key != "stop_wait_s" {
                 self.restart.push(RestartReport::new(format!("control.{key}")));
             }
+        }
+        match (&was.running.tls, &new.tls) {
+            (Some(running), Some(new)) => {
+                let keys = tls_keys(running, new);
+                let named = keys.iter().map(|key| RestartReport::new(format!("tls.{key}")));
+                self.restart.extend(named);
+            }
+            (None, None) => {}
+            _ => self.restart.push(RestartReport::new("tls")),
         }
         if was.read.control.stop_wait_max != new.control.stop_wait_max {
             self.steps.push(Step::StopWait(new.control.stop_wait_max));
@@ -128,14 +160,12 @@ impl Plan {
         let mut used = Vec::new();
         for old in was.read.volumes.iter().filter(|old| volume_of(new, &old.name).is_none()) {
             let Some(live) = served(now, &old.name) else { continue };
-            let dirty_bytes = live.write_back.as_ref().map_or(0, |log| log.dirty_bytes);
             if !wants.remove_volumes {
                 self.kept.push(KeptReport::new(&old.name, KeptReason::NotInFile));
             } else if live.connections > 0 {
                 used.push(format!("{:?} has {} clients connected", old.name, live.connections));
-            } else if dirty_bytes > 0 {
-                let of = "bytes that its back end does not have";
-                used.push(format!("{:?} has {dirty_bytes} {of}", old.name));
+            } else if let Some(reason) = keeps_writes(live, now) {
+                used.push(format!("{:?} {reason}", old.name));
             } else {
                 self.steps.push(Step::Remove(old.name.clone()));
             }
@@ -149,7 +179,12 @@ impl Plan {
     }
 
     fn cache(&mut self, was: &Configured, new: &Config, now: &DataStatus, wants: Wants) {
-        let room = now.cache.size.bytes_max;
+        // What the device was made for is whole segments, at most as many bytes as were asked for. The
+        // data plane, which knows its segments, says whether they are enough.
+        let running = &was.running.cache;
+        let made_for = running.size_max_bytes.max(running.size_bytes).unwrap_or(0);
+        let size = &now.cache.size;
+        let room = if size.bytes_max > 0 { size.bytes_max.max(made_for) } else { 0 };
         // It is the size of that device, and counts now as it would at a start.
         let is_of_this = [&was.running.cache.device, &now.cache.device]
             .iter()
@@ -169,8 +204,12 @@ impl Plan {
         if was.running.lock_wait_max != new.lock_wait_max {
             self.restart.push(RestartReport::new("cache.lock_wait_s"));
         }
+        // The one before was asked for, and has failed since.
+        let has_failed = |bytes: u64| {
+            was.resized_to == Some(bytes) && !size.failed.is_empty() && size.resizing_to.is_none()
+        };
         if let Some(bytes) = new.cache.size_bytes
-            && was.read.cache.size_bytes != Some(bytes)
+            && (was.read.cache.size_bytes != Some(bytes) || has_failed(bytes))
             && live(bytes)
         {
             self.steps.push(Step::Resize(bytes));

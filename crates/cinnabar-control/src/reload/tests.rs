@@ -1,10 +1,13 @@
 //! A file that is read again: what reaches the data plane, what is named, what stays.
 
-use super::report::{ReloadInput, ReloadReport};
+use super::ReloadListener;
+use super::carry::ADDS_MAX;
+use super::report::{ChangeReport, ReloadInput, ReloadReport};
 use crate::fake::Site;
 use cinnabar_config::settings::{Share, VolumeMode};
-use cinnabar_messages::{CommandError, WriteBackStatus};
-use std::sync::Arc;
+use cinnabar_messages::{CommandError, State, WriteBackStatus};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
 const VM2: &str = "[[volume]]\nname = \"vm2\"\nbackend = \"file:vm2.raw\"\n";
@@ -188,7 +191,27 @@ async fn volumes_that_leave_the_file_go_only_if_asked_for_and_unused() {
     let error = reload(&site, REMOVING).await.expect_err("it has writes");
     assert!(error.message.contains("\"vm2\" has 4096 bytes that its back end"), "{error}");
     assert!(site.told().is_empty());
-    site.by_command("vm2", |volume| volume.write_back = None);
+    site.by_command("vm2", |volume| {
+        let damaged = WriteBackStatus {
+            dirty_bytes: 0,
+            damaged: true,
+            ..volume.write_back.take().expect("it")
+        };
+        volume.write_back = Some(damaged);
+    });
+    let error = reload(&site, REMOVING).await.expect_err("it has damaged writes");
+    assert!(error.message.contains("\"vm2\" has damaged writes"), "{error}");
+    site.by_command("vm2", |volume| {
+        (volume.write_back, volume.config.mode) = (None, VolumeMode::WriteBack);
+        volume.state = State::Waiting;
+    });
+    let error = reload(&site, REMOVING).await.expect_err("it may have writes");
+    assert!(error.message.contains("\"vm2\" waits for its back end"), "{error}");
+    site.by_command("vm2", |volume| volume.state = State::Serving);
+    let error = reload(&site, REMOVING).await.expect_err("the log is not there");
+    assert!(error.message.contains("\"vm2\" may have writes in the write log"), "{error}");
+    assert!(site.told().is_empty());
+    site.by_command("vm2", |volume| volume.config.mode = VolumeMode::WriteThrough);
     let gone = ["volume vm2: removed", "volume vm1: iops_limit changed"];
     assert_eq!(lines(&site, REMOVING).await, gone);
     assert!(lines(&site, REMOVING).await.is_empty());
@@ -214,6 +237,13 @@ async fn minimums_are_given_up_before_they_are_taken() {
     let site = Site::new(&format!("{VM1}share_min = \"10%\"\n{VM2}share_min = \"70%\"\n"));
     again(&site, &format!("{VM1}share_min = \"70%\"\n{VM2}share_min = \"10%\"\n")).await;
     assert_eq!(site.told(), ["set vm2", "set vm1"]);
+    // And before the cache shrinks.
+    let more = format!("{VM1}share_min = \"10%\"\n{VM2}share_min = \"10%\"\n");
+    site.write(&more);
+    let text = site.file().replace("size = \"1GiB\"", "size = \"512MiB\"");
+    std::fs::write(site.path(), text).expect("it is ours");
+    lines(&site, ReloadInput::default()).await;
+    assert_eq!(site.told(), ["set vm1", "resize 0"]);
 }
 
 #[tokio::test]
@@ -236,6 +266,25 @@ async fn what_fails_is_tried_again_and_holds_up_nothing() {
 }
 
 #[tokio::test]
+async fn back_ends_that_hang_are_waited_for_together_and_not_for_long() {
+    let site = Site::with_wait(VM1, Duration::from_millis(1500));
+    site.has().hangs = Some("hangs");
+    let all = ADDS_MAX * 3;
+    let volume = |name: &str| format!("[[volume]]\nname = \"{name}\"\nbackend = \"file:{name}\"\n");
+    let hang: String = (0..all).map(|number| volume(&format!("hangs{number}"))).collect();
+    site.write(&format!("{VM1}{}{hang}", volume("first")));
+    let begun = Instant::now();
+    let report = reload(&site, ReloadInput::default()).await.expect("it is right");
+    // One after another they take 36 s.
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert_eq!(report.changes[0].line(), "volume first: added");
+    let not_tried = |change: &&ChangeReport| change.error.starts_with("not tried");
+    assert_eq!(report.failures().count(), all);
+    assert!(report.failures().filter(not_tried).count() >= ADDS_MAX - 1, "{report:?}");
+    assert!(site.told().len() < all);
+}
+
+#[tokio::test]
 async fn the_cache_gets_the_size_that_it_was_made_for_and_no_more() {
     let site = Site::new(VM1);
     let size = |size: &str| {
@@ -247,6 +296,15 @@ async fn the_cache_gets_the_size_that_it_was_made_for_and_no_more() {
     assert_eq!(lines(&site, ReloadInput::default()).await, ["cache.size: resizing"]);
     assert_eq!(site.told(), ["resize 2"]);
     assert!(lines(&site, ReloadInput::default()).await.is_empty());
+    // It began, and failed later.
+    site.has().resize_failed = "no room".into();
+    assert_eq!(lines(&site, ReloadInput::default()).await, ["cache.size: resizing"]);
+    assert!(lines(&site, ReloadInput::default()).await.is_empty());
+    assert_eq!(site.told(), ["resize 2"]);
+    // All that it was made for.
+    size("4GiB");
+    assert_eq!(lines(&site, ReloadInput::default()).await, ["cache.size: resizing"]);
+    assert_eq!(site.told(), ["resize 4"]);
     let text = site.file().replace("4GiB", "8GiB");
     std::fs::write(site.path(), text).expect("it is ours");
     size("6GiB");
@@ -313,4 +371,34 @@ async fn without_a_file_there_is_nothing_to_read() {
     site.control.set_config(&config);
     let error = reload(&site, ReloadInput::default()).await.expect_err("there is none");
     assert!(error.message.contains("has no configuration file"), "{error}");
+}
+
+#[derive(Debug, Default)]
+struct Listener(Mutex<Vec<String>>);
+
+impl ReloadListener for Arc<Listener> {
+    fn reloaded(&self, result: Result<&ReloadReport, &CommandError>) {
+        let line = result.map_or_else(
+            |error| error.message.clone(),
+            |report| format!("{} failed", report.failures().count()),
+        );
+        self.0.lock().expect("it does not panic").push(line);
+    }
+}
+
+/// The service manager is told of each, also behind one that failed, and not over the last words.
+#[tokio::test]
+async fn each_reload_is_told_until_the_daemon_stops() {
+    let site = Site::new(VM1);
+    let listener = Arc::new(Listener::default());
+    site.control.set_reload_listener(Box::new(Arc::clone(&listener)));
+    site.has().refuses = vec!["vm1".into()];
+    site.write(&format!("{VM1}iops_limit = 5\n"));
+    reload(&site, DRY).await.expect("it is right");
+    reload(&site, ReloadInput::default()).await.expect("it is right");
+    site.has().refuses.clear();
+    reload(&site, ReloadInput::default()).await.expect("it is right");
+    site.control.enter(crate::Phase::Stopping);
+    reload(&site, ReloadInput::default()).await.expect_err("it stops");
+    assert_eq!(*listener.0.lock().expect("it does not panic"), ["1 failed", "0 failed"]);
 }

@@ -13,7 +13,7 @@ use std::path::PathBuf;
 #[command(
     after_help = "SIGTERM or Ctrl-C finishes what is under way and stops clean, so that the \
     next start is warm; a second one ends at once. SIGHUP has it read its configuration again, as \
-    cinnabar reload does; a demonstration has none and ends.\n\
+    cinnabar reload does; a demonstration, and a daemon that was started on a terminal, stop.\n\
     Environment: CINNABAR_LOG filters the log on stderr [default: info].\n\n\
     Examples:\n  \
     cinnabar serve --config /etc/cinnabar/cinnabar.toml\n  \
