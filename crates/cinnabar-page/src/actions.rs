@@ -177,17 +177,22 @@ mod tests {
         for name in ["db[$x]", "$size", "a [--all $mode]"] {
             let html = of_volume(&data(&[name]), name, VolumeMode::WriteThrough, "1GiB");
             let quoted = quote(name);
-            let whole = format!("cinnabar policy pin --socket /run/cinnabar/control.sock {quoted} $size");
+            let whole =
+                format!("cinnabar policy pin --socket /run/cinnabar/control.sock {quoted} $size");
             assert!(html.contains(&format!(">{}</code>", escaped(&whole))), "{html}");
             let mut ours = 0;
             for attribute in ["data-before=\"", "data-after=\""] {
-                for words in html.split(attribute).skip(1).filter_map(|rest| rest.split('"').next()) {
+                for words in html.split(attribute).skip(1).filter_map(|rest| rest.split('"').next())
+                {
                     assert!(!words.contains(&*escaped(name)) || words == " $size", "{words}");
                     ours += 1;
                 }
             }
             assert_eq!(ours, 10, "five actions");
-            assert!(html.contains(&format!("{}\" data-after=\" $size\"", escaped(&quoted))), "{html}");
+            assert!(
+                html.contains(&format!("{}\" data-after=\" $size\"", escaped(&quoted))),
+                "{html}"
+            );
         }
     }
 }

@@ -218,7 +218,7 @@ const box = (drawing, name) => {
 
 /** The row of a place: of a histogram the one that it is within, otherwise the nearest. */
 const rowAt = ({ header, rows }, x) => {
-  if (/^to\b/.test(header[1])) return rows.findLast((row) => row.x <= x) ?? rows[0];
+  if (/ from\b/.test(header[0]) && /^to\b/.test(header[1])) return rows.findLast((row) => row.x <= x) ?? rows[0];
   return rows.reduce((best, row) => (Math.abs(row.x - x) < Math.abs(best.x - x) ? row : best));
 };
 

@@ -6,10 +6,10 @@ use cinnabar_config::ManagerConfig;
 use cinnabar_messages::taps::taps;
 use cinnabar_messages::{CacheStatus, SizeStatus, Waker, channel};
 use cinnabar_policy::planning::{MeasuredPrices, Totals};
+use cinnabar_seam::Op;
 use cinnabar_seam::counters::{CacheCounters, RamBytes};
 use cinnabar_seam::health::Health;
 use cinnabar_seam::units::{ByteSpan, Instant as SeamInstant};
-use cinnabar_seam::Op;
 use std::sync::Arc;
 
 /// Blocks of the cache: curves reach twice as far.
