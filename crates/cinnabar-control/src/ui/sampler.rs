@@ -203,3 +203,29 @@ impl Sampler {
         self.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn viewers_who_see_the_same_share_what_they_hear() {
+        let sample = || {
+            let status = Arc::new(crate::ui::tests::status());
+            let report = Arc::new(StatusReport::new(&status));
+            let (at_ms, taken, rates, news) = (7, Instant::now(), None, Mutex::default());
+            Sample { at_ms, taken, status, report, rates, news }
+        };
+        let (one, two) = (sample(), sample());
+        let first = one.news(&Scope::Cache, None);
+        assert!(Arc::ptr_eq(&first.json, &one.news(&Scope::Cache, None).json));
+        assert!(first.json.contains("cache:cached_blocks"), "{}", first.json);
+        let other = one.news(&Scope::Overview(5), None);
+        assert!(!Arc::ptr_eq(&first.facts, &other.facts), "another scope");
+        let next = two.news(&Scope::Cache, Some(&first.facts));
+        assert!(next.json.contains("\"facts\":{}"), "nothing changed: {}", next.json);
+        let late = two.news(&Scope::Cache, None);
+        assert!(late.json.contains("cache:cached_blocks"), "one who has heard nothing yet");
+        assert!(Arc::ptr_eq(&next.facts, &late.facts), "computed once");
+    }
+}

@@ -22,7 +22,7 @@ const VIEWS: [&str; 7] = [
     "/ui/what-if",
 ];
 
-fn status() -> DataStatus {
+pub(super) fn status() -> DataStatus {
     let cache = CacheStatus {
         device: "/cache.img".into(),
         state: State::Serving,
