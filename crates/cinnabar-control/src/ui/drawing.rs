@@ -51,38 +51,42 @@ impl Drawing {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
     use std::time::Duration;
 
     #[test]
     fn two_are_drawn_at_a_time_and_waits_are_bounded() {
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let (now, most) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
-        let results = runtime.expect("a runtime").block_on(async {
+        let is_open = Arc::new(AtomicBool::new(false));
+        let runtime = tokio::runtime::Builder::new_current_thread().build();
+        runtime.expect("a runtime").block_on(async {
             let drawing = Arc::new(Drawing::default());
             let one = |_| {
-                let (drawing, now, most) =
-                    (Arc::clone(&drawing), Arc::clone(&now), Arc::clone(&most));
+                let drawing = Arc::clone(&drawing);
+                let (now, most) = (Arc::clone(&now), Arc::clone(&most));
+                let is_open = Arc::clone(&is_open);
                 tokio::spawn(async move {
                     let draw = move || {
                         most.fetch_max(now.fetch_add(1, Ordering::SeqCst) + 1, Ordering::SeqCst);
-                        std::thread::sleep(Duration::from_millis(1));
+                        while !is_open.load(Ordering::SeqCst) {
+                            std::thread::sleep(Duration::from_millis(1));
+                        }
                         now.fetch_sub(1, Ordering::SeqCst);
                         Ok(())
                     };
                     drawing.draw(draw).await
                 })
             };
-            let all: Vec<_> = (0..PLACES + 5).map(one).collect();
-            let mut results = Vec::new();
-            for one in all {
-                results.push(one.await.expect("it does not panic"));
+            let mut all: Vec<_> = (0..PLACES + 5).map(one).collect();
+            for beyond in all.split_off(PLACES) {
+                let refused = beyond.await.expect("it does not panic").expect_err("it is full");
+                assert_eq!(refused.code, StatusCode::SERVICE_UNAVAILABLE);
             }
-            results
+            is_open.store(true, Ordering::SeqCst);
+            for one in all {
+                one.await.expect("it does not panic").expect("it is drawn");
+            }
         });
         assert_eq!(most.load(Ordering::SeqCst), AT_A_TIME);
-        let refused: Vec<_> = results.into_iter().filter_map(Result::err).collect();
-        assert_eq!(refused.len(), 5);
-        assert!(refused.iter().all(|one| one.code == StatusCode::SERVICE_UNAVAILABLE));
     }
 }

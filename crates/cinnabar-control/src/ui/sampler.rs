@@ -88,7 +88,7 @@ impl Sample {
         let changed = Changed {
             at: self.at_ms,
             clock: cinnabar_page::clock(self.at_ms),
-            facts: facts.since(before.map_or(&none, |before| before)),
+            facts: facts.since(before.map_or(&none, AsRef::as_ref)),
         };
         let json = serde_json::to_string(&changed).expect("facts have no keys that fail").into();
         let news = News { scope: scope.clone(), before: before.cloned(), facts, json };
