@@ -7,7 +7,7 @@ use super::ui;
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use cinnabar_api::{Guard, Hosts};
@@ -26,8 +26,12 @@ pub fn router(control: &Arc<Control>, api: Option<&ApiConfig>) -> Router {
     let hosts = Hosts::new(allowed_hosts.iter().cloned());
     let guard = Arc::new(Guard::new(hosts, token_file.clone()));
     let both = api::router(Arc::clone(control)).merge(metrics.with_state(Arc::clone(control)));
-    let page = if *page { ui::routes(control, token_file.is_some()) } else { Router::new() };
-    both.merge(page).layer(from_fn_with_state(guard, cinnabar_api::guard))
+    let guard = from_fn_with_state(guard, cinnabar_api::guard);
+    if !*page {
+        return both.layer(guard);
+    }
+    let page = ui::routes(control, token_file.is_some());
+    both.merge(page).layer(guard).layer(from_fn(ui::strict))
 }
 
 /// The routes of the address for daemons on other hosts: the hand-over of a volume and what comes along

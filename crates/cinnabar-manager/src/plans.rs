@@ -70,6 +70,12 @@ impl Manager {
     /// What there is to know before a plan: how large the cache is, what the operator wants, what I/O
     /// costs.
     fn learn(&mut self, status: &DataStatus) {
+        self.heed(status);
+        self.watch.planning().set_capacity(status.cache.counters.capacity_blocks);
+    }
+
+    /// The same without how large the cache is.
+    fn heed(&mut self, status: &DataStatus) {
         // Bounds of volumes that have left would count beside those of volumes that came for them.
         self.watch.reset_bounds();
         let bounds = self.actuation.bounds(status);
@@ -81,9 +87,7 @@ impl Manager {
             rules.prices = self.prices.of(&rules.prices);
         }
         rules.prices.lambda_us += self.budget.as_ref().map_or(0.0, Budget::price_us);
-        let planning = self.watch.planning();
-        planning.set_rules(rules);
-        planning.set_capacity(status.cache.counters.capacity_blocks);
+        self.watch.planning().set_rules(rules);
     }
 
     /// A plan that was made becomes one of those of late.
@@ -200,6 +204,7 @@ impl Manager {
         allocator: Option<Allocator>,
     ) -> Result<(PlanReport, DataStatus, BTreeMap<String, Seen>), CommandError> {
         let status = self.status()?;
+        self.learn(&status);
         Ok(self.preview_of(status, allocator))
     }
 
@@ -210,21 +215,26 @@ impl Manager {
         capacity_blocks: Option<u64>,
     ) -> Result<PlanReport, CommandError> {
         let status = self.status()?;
+        self.learn(&status);
         let capacity_blocks = capacity_blocks.unwrap_or(status.cache.counters.capacity_blocks);
+        let capacity_blocks = capacity_blocks.clamp(1, CAPACITY_BLOCKS_MAX);
         let mut other = status.clone();
-        other.cache.counters.capacity_blocks = capacity_blocks.clamp(1, CAPACITY_BLOCKS_MAX);
+        other.cache.counters.capacity_blocks = capacity_blocks;
+        self.heed(&other);
+        // A cache of that size would cut curves: the plan alone is for it.
+        self.watch.planning().plan_for(capacity_blocks);
         let (report, ..) = self.preview_of(other, allocator);
         // Bounds and capacity are again those that there are.
         self.learn(&status);
         Ok(report)
     }
 
+    /// Of what was learnt last.
     fn preview_of(
         &mut self,
         status: DataStatus,
         allocator: Option<Allocator>,
     ) -> (PlanReport, DataStatus, BTreeMap<String, Seen>) {
-        self.learn(&status);
         let now_us = self.watch.now_us();
         let rules = self.rules(allocator);
         let begun = Instant::now();
@@ -388,3 +398,6 @@ fn told(report: PlanReport) -> PlanReport {
     }
     report
 }
+
+#[cfg(test)]
+mod tests;

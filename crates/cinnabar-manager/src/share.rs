@@ -87,14 +87,16 @@ pub fn share_report(volume: &VolumeStatus, seen: Option<&Seen>, beside: &Beside)
     }
 }
 
-/// The same at so many sizes, evenly apart, to twice that capacity.
+/// The curve by the write policy that the plan has for the volume, at so many sizes, evenly apart, to
+/// twice that capacity.
 pub fn fine_curve(seen: &Seen, capacity_blocks: u64, points: u64) -> Vec<CurvePoint> {
+    let policy = seen.part.map_or(WritePolicy::Through, |part| part.policy);
     let point = |number: u64| {
         let size_blocks =
             (u128::from(capacity_blocks) * 2 * u128::from(number) / u128::from(points)) as u64;
         CurvePoint {
             size_bytes: size_blocks * BLOCK_BYTES,
-            hits: hits_at(&seen.curves, WritePolicy::Through, size_blocks),
+            hits: hits_at(&seen.curves, policy, size_blocks),
         }
     };
     (1..=points).map(point).collect()

@@ -16,38 +16,57 @@ struct Action<'a> {
     label: &'a str,
     method: &'a str,
     path: String,
-    /// The same as a command; `$size` stands for what the field of that name holds.
-    command: String,
+    /// The same as a command.
+    command: Command,
     /// Asked before it is done; empty: nothing is asked.
     confirm: String,
     /// Fields, as HTML.
     fields: String,
 }
 
+/// A command line in parts: `$size` stands for what the field of that name holds, but not in the middle,
+/// which others chose.
+struct Command {
+    before: String,
+    /// Where the daemon is, and the name of what it is about.
+    name: String,
+    after: &'static str,
+}
+
+impl Command {
+    fn text(&self) -> String {
+        [self.before.as_str(), &self.name, self.after].concat()
+    }
+}
+
 impl Action<'_> {
     fn html(&self) -> String {
         let Self { id, label, method, path, command, confirm, fields } = self;
-        let (path, command, confirm) = (escaped(path), escaped(command), escaped(confirm));
+        let (path, confirm) = (escaped(path), escaped(confirm));
+        let text = escaped(&command.text());
+        let (before, name) = (escaped(&command.before), escaped(&command.name));
         let class = if confirm.is_empty() { "" } else { " class=\"danger\"" };
         format!(
             "<form class=\"action\" id=\"act-{id}\" data-action=\"{id}\" data-method=\"{method}\" \
-             data-path=\"{path}\" data-command=\"{command}\" data-confirm=\"{confirm}\">{fields}\
+             data-path=\"{path}\" data-before=\"{before}\" data-name=\"{name}\" \
+             data-after=\"{after}\" data-confirm=\"{confirm}\">{fields}\
              <button type=\"submit\" disabled{class}>{}</button> \
-             <code class=\"command\">{command}</code>\
+             <code class=\"command\">{text}</code>\
              <output class=\"result\" aria-live=\"polite\"></output></form>\n",
-            escaped(label)
+            escaped(label),
+            after = command.after,
         )
     }
 }
 
 /// Words between `cinnabar` and the name, where the daemon is, and the name.
-fn command(data: &Data, words: &str, name: &str) -> String {
+fn command(data: &Data, words: &str, name: &str) -> Command {
     let socket = match data.socket.as_str() {
         "" => String::new(),
         socket => format!(" --socket {}", quote(socket)),
     };
     let name = if name.is_empty() { String::new() } else { format!(" {}", argument(name)) };
-    format!("cinnabar {words}{socket}{name}")
+    Command { before: format!("cinnabar {words}"), name: socket + &name, after: "" }
 }
 
 /// A note where nothing can be changed over HTTP.
@@ -71,7 +90,7 @@ pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) 
         label: "Pin share",
         method: "PUT",
         path: pins.clone(),
-        command: command(data, "policy pin", name) + " $size",
+        command: Command { after: " $size", ..command(data, "policy pin", name) },
         confirm: String::new(),
         fields: format!(
             "<label>Share <input name=\"size\" id=\"pin-size\" required maxlength=\"20\" \
@@ -146,4 +165,34 @@ pub(crate) fn of_plan(data: &Data, allocator: Option<&str>) -> String {
         fields: format!("<label>Allocator <select name=\"allocator\">{options}</select></label> "),
     };
     note(data) + &wrap("div class=\"actions\"", &apply.html())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tests::data;
+
+    #[test]
+    fn names_are_no_part_of_what_fields_are_put_into() {
+        for name in ["db[$x]", "$size", "a [--all $mode]"] {
+            let html = of_volume(&data(&[name]), name, VolumeMode::WriteThrough, "1GiB");
+            let quoted = quote(name);
+            let whole =
+                format!("cinnabar policy pin --socket /run/cinnabar/control.sock {quoted} $size");
+            assert!(html.contains(&format!(">{}</code>", escaped(&whole))), "{html}");
+            let mut ours = 0;
+            for attribute in ["data-before=\"", "data-after=\""] {
+                for words in html.split(attribute).skip(1).filter_map(|rest| rest.split('"').next())
+                {
+                    assert!(!words.contains(&*escaped(name)) || words == " $size", "{words}");
+                    ours += 1;
+                }
+            }
+            assert_eq!(ours, 10, "five actions");
+            assert!(
+                html.contains(&format!("{}\" data-after=\" $size\"", escaped(&quoted))),
+                "{html}"
+            );
+        }
+    }
 }

@@ -42,9 +42,7 @@ pub(crate) fn alerts(data: &Data) -> Vec<Alert> {
     for group in &data.report.qos_groups {
         of_group(group, &mut all);
     }
-    if let Some(budget) = data.plan().and_then(|plan| plan.budget)
-        && budget.throttled
-    {
+    if data.report.cache.throttled {
         let text = "The budget of SSD writes is used up: nothing goes to flash now.".to_owned();
         push(&mut all, Level::Warning, text, "Raise ssd_budget in [manager], or wait: it refills.");
     }

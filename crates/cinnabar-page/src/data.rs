@@ -50,7 +50,7 @@ pub struct Data {
     /// As the data plane said it.
     pub status: Arc<DataStatus>,
     /// The same as `GET /v1/status` has it.
-    pub report: StatusReport,
+    pub report: Arc<StatusReport>,
     /// What happens now; absent: nothing is known yet.
     pub rates: Option<Rates>,
     /// Of which time the view is.
@@ -80,9 +80,13 @@ pub struct Data {
 }
 
 impl Data {
-    /// Of a status and a time; the rest is empty.
-    pub fn new(now_ms: u64, status: Arc<DataStatus>, range: Range) -> Self {
-        let report = StatusReport::new(&status);
+    /// Of a status, what is reported of it, and a time; the rest is empty.
+    pub fn new(
+        now_ms: u64,
+        status: Arc<DataStatus>,
+        report: Arc<StatusReport>,
+        range: Range,
+    ) -> Self {
         Self {
             now_ms,
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -121,6 +125,11 @@ impl Data {
     pub(crate) fn own(&self) -> Option<(&VolumeReport, &VolumeStatus)> {
         let at = self.report.volumes.iter().position(|volume| volume.name == self.volume)?;
         Some((&self.report.volumes[at], &self.status.volumes[at]))
+    }
+
+    /// Whether there is the volume that is looked at.
+    pub fn has_volume(&self) -> bool {
+        self.own().is_some()
     }
 
     /// The newest plan.

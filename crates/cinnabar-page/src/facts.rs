@@ -13,9 +13,13 @@ use cinnabar_text::{Unit, percent};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Display;
+use std::sync::LazyLock;
 
 /// What is not known.
 pub(crate) const UNKNOWN: &str = "\u{2013}";
+
+/// What is shown where nothing is known any more.
+static GONE: LazyLock<Fact> = LazyLock::new(|| Fact { text: UNKNOWN.into(), value: String::new() });
 
 /// What is shown under an id.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -65,10 +69,12 @@ impl Facts {
         facts
     }
 
-    /// Those that are other than before, by id.
+    /// Those that are other than before, by id; of those that are gone, that nothing is known.
     pub fn since<'f>(&'f self, before: &'f Self) -> BTreeMap<&'f str, &'f Fact> {
         let changed = self.0.iter().filter(|(id, fact)| before.0.get(*id) != Some(fact));
-        changed.map(|(id, fact)| (id.as_str(), fact)).collect()
+        let gone = before.0.keys().filter(|id| !self.0.contains_key(*id));
+        let gone = gone.map(|id| (id.as_str(), &*GONE));
+        changed.map(|(id, fact)| (id.as_str(), fact)).chain(gone).collect()
     }
 
     /// One of them.
@@ -78,8 +84,7 @@ impl Facts {
 
     /// The element of one.
     pub(crate) fn html(&self, id: &str) -> String {
-        let unknown = Fact { text: UNKNOWN.into(), value: String::new() };
-        let Fact { text, value } = self.0.get(id).unwrap_or(&unknown);
+        let Fact { text, value } = self.0.get(id).unwrap_or(&GONE);
         let (id, value, text) = (escaped(id), escaped(value), escaped(text));
         format!("<data id=\"{id}\" value=\"{value}\">{text}</data>")
     }
@@ -129,17 +134,15 @@ impl Facts {
         }
         let Some(rates) = rates else { return };
         self.add_rate("cache", &rates.all);
-        let mut put = |key: &str, value: f64, text: String| {
-            self.put(format!("cache:{key}"), decimal(value), text);
-        };
-        put("now_ssd_bytes", rates.ssd_bytes, a_second(Unit::Bytes.show(rates.ssd_bytes)));
+        let written = a_second(Unit::Bytes.show(rates.ssd_bytes));
+        self.put("cache:now_ssd_bytes", decimal(rates.ssd_bytes), written);
         for (key, value) in [
             ("now_backend_read_us", rates.backend_read_us),
             ("now_backend_write_us", rates.backend_write_us),
         ] {
-            if let Some(us) = value {
-                put(key, us, Unit::Micros.show(us));
-            }
+            let text = value.map_or_else(|| UNKNOWN.to_owned(), |us| Unit::Micros.show(us));
+            let value = value.map(decimal).unwrap_or_default();
+            self.put(format!("cache:{key}"), value, text);
         }
     }
 

@@ -131,12 +131,13 @@ pub fn render(view: &View, data: &Data) -> Option<String> {
     Some(document(&title, &data.version, Some((view, data)), &live, &main))
 }
 
-/// A page that says what is wrong, and what would help.
-pub fn problem(title: &str, trouble: &Trouble, version: &str) -> String {
+/// A page that says what is wrong, and what would help; it looks again by itself if that will pass.
+pub fn problem(title: &str, trouble: &Trouble, version: &str, will_pass: bool) -> String {
     let main = el("h1", title)
         + &el("p id=\"problem\"", &trouble.message)
         + &el("p class=\"hint\"", &trouble.hint);
-    document(title, version, None, " data-view=\"problem\"", &main)
+    let retry = if will_pass { " data-retry" } else { "" };
+    document(title, version, None, &format!(" data-view=\"problem\"{retry}"), &main)
 }
 
 fn document(
@@ -201,6 +202,7 @@ fn navigation(of: Option<(&View, &Data)>) -> String {
 
 fn range_picker(view: &View, data: &Data) -> String {
     let path = view.path();
+    let rows = if data.all_rows { "&amp;rows=all" } else { "" };
     let mut html =
         String::from("<nav class=\"range\" id=\"range\" aria-label=\"Range of time\"><ul>");
     for (word, shown, is_chosen) in data.range.choices() {
@@ -210,6 +212,7 @@ fn range_picker(view: &View, data: &Data) -> String {
             &path,
             "?range=",
             word,
+            rows,
             "\"",
             current,
             ">",

@@ -3,6 +3,9 @@ const body = document.body;
 const { live, view } = body.dataset;
 const find = (id) => document.getElementById(id);
 const CHARTS_EVERY_MS = 10_000;
+const VIEW_EVERY_MS = 5_000;
+// Numbers come once a second: without any for so long, those that are shown are old.
+const QUIET_MS = 5_000;
 const RETRY_MS = 2_000;
 
 // Live numbers ------------------------------------------------------------------------------------
@@ -11,7 +14,12 @@ let source = null;
 let retry = 0;
 let due = false;
 let refreshed = Date.now();
+let viewDue = false;
+let viewed = Date.now();
+let heard = Date.now();
 const seen = new Set();
+// Numbers as they came last, for parts of the view that are fetched again.
+const latest = new Map();
 
 const say = (text) => {
   const at = find('connection');
@@ -22,18 +30,21 @@ const connect = () => {
   clearTimeout(retry);
   source?.close();
   if (document.hidden) return;
+  heard = Date.now();
   source = new EventSource(live);
   source.addEventListener('hello', (event) => {
     const { run } = JSON.parse(event.data);
+    latest.clear();
+    heard = Date.now();
     // Another run of the daemon: what is drawn is of the one before.
     if (run !== Number(body.dataset.run)) {
       body.dataset.run = run;
-      due = true;
+      due = viewDue = true;
     }
     say('');
   });
   source.addEventListener('facts', (event) => show(JSON.parse(event.data)));
-  source.addEventListener('news', () => { due = true; });
+  source.addEventListener('news', () => { due = viewDue = true; });
   source.onerror = () => {
     say('Connection lost; trying again.');
     // It comes again by itself unless it was refused.
@@ -41,18 +52,23 @@ const connect = () => {
   };
 };
 
+const put = (place, { text, value }) => {
+  if (!place) return;
+  place.textContent = text;
+  place.setAttribute('value', value);
+};
+
 const show = ({ at, clock, facts }) => {
+  heard = Date.now();
   say('');
   const now = find('now');
   if (now) {
     now.textContent = clock;
     now.setAttribute('datetime', at);
   }
-  for (const [id, { text, value }] of Object.entries(facts)) {
-    const place = find(id);
-    if (!place) continue;
-    place.textContent = text;
-    place.setAttribute('value', value);
+  for (const [id, fact] of Object.entries(facts)) {
+    latest.set(id, fact);
+    put(find(id), fact);
   }
 };
 
@@ -64,29 +80,72 @@ const watcher = new IntersectionObserver((entries) => {
   }
 });
 
-const refresh = async (figure) => {
+// Figures that the pointer drags something in.
+const dragged = new WeakSet();
+
+const isBusy = (figure) => dragged.has(figure)
   // The share was moved: what it shows is not to jump back.
-  if (hasMoved && figure.dataset.chart === 'volume-curve') return;
-  if (figure.contains(document.activeElement) && figure.querySelector('details[open]')) return;
+  || (hasMoved && figure.dataset.chart === 'volume-curve')
+  || (figure.contains(document.activeElement) && figure.querySelector('details[open]') !== null);
+
+const refresh = async (figure) => {
+  if (isBusy(figure)) return;
   try {
     const answer = await fetch(figure.dataset.src);
     if (!answer.ok) return;
     const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    // A drag may have begun meanwhile.
+    if (isBusy(figure)) return;
+    rowsOf.delete(figure);
     const open = figure.querySelector('details')?.open;
     const focus = figure.contains(document.activeElement) ? document.activeElement.textContent : null;
     figure.replaceChildren(...fresh.body.childNodes);
     const details = figure.querySelector('details');
     if (details) details.open = open;
     if (focus) [...figure.querySelectorAll('a, summary')].find((one) => one.textContent === focus)?.focus();
-    prepare(figure);
+  } catch {
+    // The connection is lost: the live numbers say so.
+  }
+};
+
+// Parts of a view that are no single numbers: what is wrong, what a range has, what is advised.
+const PARTS = ['alerts', 'tiles', 'advice', 'volume-facts', 'why'];
+
+const refreshView = async () => {
+  const shown = PARTS.map(find).filter((part) => part);
+  if (!shown.length) return;
+  try {
+    const answer = await fetch(location.href);
+    if (!answer.ok) {
+      say(`This view can't be fetched again (${answer.status}).`);
+      return;
+    }
+    const fresh = new DOMParser().parseFromString(await answer.text(), 'text/html');
+    for (const old of shown) {
+      const now = fresh.getElementById(old.id);
+      if (!now || old.contains(document.activeElement)) continue;
+      old.replaceWith(now);
+      // Numbers may have come while it was fetched.
+      for (const place of now.querySelectorAll('data[id]')) {
+        if (latest.has(place.id)) put(place, latest.get(place.id));
+      }
+    }
   } catch {
     // The connection is lost: the live numbers say so.
   }
 };
 
 const tick = () => {
+  if (document.hidden) return;
+  const isOpen = source?.readyState === EventSource.OPEN;
+  if (isOpen && Date.now() - heard > QUIET_MS) say('No new numbers come: those shown are old.');
+  if (viewDue && Date.now() - viewed >= VIEW_EVERY_MS) {
+    viewDue = false;
+    viewed = Date.now();
+    refreshView();
+  }
   const isFixed = new URLSearchParams(location.search).has('from');
-  if (!due || isFixed || document.hidden || Date.now() - refreshed < CHARTS_EVERY_MS) return;
+  if (!due || isFixed || Date.now() - refreshed < CHARTS_EVERY_MS) return;
   due = false;
   refreshed = Date.now();
   for (const figure of seen) refresh(figure);
@@ -106,7 +165,9 @@ const parse = (text) => text.trim().split('\r\n').map((line) => {
 const numbers = (figure) => {
   if (!rowsOf.has(figure)) {
     const load = async () => {
-      const [header, ...rows] = parse(await (await fetch(figure.dataset.csv)).text());
+      const answer = await fetch(figure.dataset.csv);
+      if (!answer.ok) return null;
+      const [header, ...rows] = parse(await answer.text());
       const isTime = header[0].startsWith('time');
       const at = (text) => (isTime ? Date.parse(text) : Number(text));
       return { header, isTime, rows: rows.map(([x, ...values]) => ({ x: at(x), values })) };
@@ -155,55 +216,77 @@ const box = (drawing, name) => {
   return one;
 };
 
-const nearest = (rows, x) => rows.reduce((best, row) => (Math.abs(row.x - x) < Math.abs(best.x - x) ? row : best));
+/** The row of a place: of a histogram the one that it is within, otherwise the nearest. */
+const rowAt = ({ header, rows }, x) => {
+  if (/ from\b/.test(header[0]) && /^to\b/.test(header[1])) return rows.findLast((row) => row.x <= x) ?? rows[0];
+  return rows.reduce((best, row) => (Math.abs(row.x - x) < Math.abs(best.x - x) ? row : best));
+};
 
-const prepare = (figure) => {
-  rowsOf.delete(figure);
+/** What is drawn in a figure now, if places in it mean something. */
+const drawn = (figure) => {
   const drawing = figure.querySelector('.drawing');
   const svg = drawing?.querySelector('svg[data-x0]');
-  if (!svg || svg.dataset.unitX === 'row') return;
+  return svg && svg.dataset.unitX !== 'row' && svg.dataset.unitY !== 'row' ? { drawing, svg } : null;
+};
+
+const clear = (figure) => {
+  for (const one of figure.querySelectorAll('.cross, .tip, .brush')) one.remove();
+};
+
+const cross = async (figure, { clientX }) => {
+  const all = await numbers(figure);
+  const { drawing, svg } = drawn(figure) ?? {};
+  if (!all?.rows.length || !drawing?.matches(':hover') || dragged.has(figure)) return;
+  const place = scale(svg);
+  const row = rowAt(all, place.value(clientX));
+  const left = place.pixel(row.x);
+  const x = all.isTime ? `${new Date(row.x).toISOString().slice(0, 19).replace('T', ' ')} UTC` : `${all.header[0].replace(/ \(.*/, '')} ${shown(all.header[0], String(row.x))}`;
+  const lines = row.values.map((text, at) => `${all.header[at + 1].replace(/ \((bytes|us|s|ratio)\)$/, '')}: ${shown(all.header[at + 1], text)}`);
+  box(drawing, 'cross').style.left = `${left}px`;
+  const tip = box(drawing, 'tip');
+  tip.textContent = [x, ...lines].join('\n');
+  const isRight = left > drawing.clientWidth / 2;
+  tip.style.left = isRight ? 'auto' : `${left + 10}px`;
+  tip.style.right = isRight ? `${drawing.clientWidth - left + 10}px` : 'auto';
+};
+
+/** On the figure, because what is within it is replaced. */
+const prepare = (figure) => {
   let began = null;
-  const clear = () => {
-    for (const one of drawing.querySelectorAll('.cross, .tip, .brush')) one.remove();
+  const end = () => {
+    began = null;
+    dragged.delete(figure);
+    clear(figure);
   };
-  const cross = async (event) => {
-    const { clientX } = event;
-    const all = await numbers(figure);
-    if (!all?.rows.length || !drawing.matches(':hover')) return;
-    const place = scale(svg);
-    const row = nearest(all.rows, place.value(clientX));
-    const left = place.pixel(row.x);
-    const x = all.isTime ? `${new Date(row.x).toISOString().slice(0, 19).replace('T', ' ')} UTC` : `${all.header[0].replace(/ \(.*/, '')} ${shown(all.header[0], String(row.x))}`;
-    const lines = row.values.map((text, at) => `${all.header[at + 1].replace(/ \((bytes|us|s|ratio)\)$/, '')}: ${shown(all.header[at + 1], text)}`);
-    box(drawing, 'cross').style.left = `${left}px`;
-    const tip = box(drawing, 'tip');
-    tip.textContent = [x, ...lines].join('\n');
-    const isRight = left > drawing.clientWidth / 2;
-    tip.style.left = isRight ? 'auto' : `${left + 10}px`;
-    tip.style.right = isRight ? `${drawing.clientWidth - left + 10}px` : 'auto';
-  };
-  drawing.addEventListener('pointermove', (event) => {
-    if (began === null) { cross(event); return; }
+  figure.addEventListener('pointermove', (event) => {
+    const { drawing } = drawn(figure) ?? {};
+    if (!drawing) return;
+    if (began === null) {
+      if (drawing.contains(event.target)) cross(figure, event); else clear(figure);
+      return;
+    }
     const [from, to] = [Math.min(began, event.clientX), Math.max(began, event.clientX)];
     const { left } = drawing.getBoundingClientRect();
     const brush = box(drawing, 'brush');
     brush.style.left = `${from - left}px`;
     brush.style.width = `${to - from}px`;
   });
-  drawing.addEventListener('pointerleave', () => { if (began === null) clear(); });
-  if (svg.dataset.unitX !== 'ms') return;
-  drawing.addEventListener('pointerdown', (event) => {
+  figure.addEventListener('pointerleave', () => { if (began === null) clear(figure); });
+  figure.addEventListener('pointerdown', (event) => {
+    const { drawing, svg } = drawn(figure) ?? {};
+    if (svg?.dataset.unitX !== 'ms' || !drawing.contains(event.target)) return;
     if (event.button !== 0 || event.pointerType === 'touch') return;
     event.preventDefault();
     began = event.clientX;
-    drawing.setPointerCapture(event.pointerId);
+    dragged.add(figure);
+    figure.setPointerCapture(event.pointerId);
   });
-  drawing.addEventListener('pointerup', (event) => {
+  figure.addEventListener('pointerup', (event) => {
+    if (began === null) return;
     const ends = [began, event.clientX].sort((a, b) => a - b);
-    const isWide = began !== null && ends[1] - ends[0] > 8;
-    began = null;
-    clear();
-    if (!isWide) return;
+    const { svg } = drawn(figure) ?? {};
+    end();
+    if (!svg || ends[1] - ends[0] <= 8) return;
     const place = scale(svg);
     const [from, to] = ends.map((at) => Math.round(place.value(at)));
     const query = new URLSearchParams(location.search);
@@ -212,7 +295,7 @@ const prepare = (figure) => {
     query.set('to', to);
     location.search = query;
   });
-  drawing.addEventListener('pointercancel', () => { began = null; clear(); });
+  figure.addEventListener('pointercancel', () => { if (began !== null) end(); });
 };
 
 // The share as a slider -----------------------------------------------------------------------------
@@ -236,6 +319,8 @@ const hitsAt = (curve, bytes) => {
 };
 
 let hasMoved = false;
+/** The share was pinned to so many bytes, or to where the slider is. */
+let settle = () => {};
 
 const slider = () => {
   const [box, thumb] = [find('share'), find('share-marker')];
@@ -244,7 +329,7 @@ const slider = () => {
   const curve = JSON.parse(box.dataset.curve);
   const number = (name) => Number(thumb.getAttribute(`aria-value${name}`));
   const [min, max] = [number('min'), number('max')];
-  const began = number('now');
+  let began = number('now');
   const set = (wanted, moved = true) => {
     const exact = moved ? Math.round(wanted / MIB) * MIB : wanted;
     const bytes = Math.min(max, Math.max(min, exact));
@@ -293,18 +378,26 @@ const slider = () => {
     event.preventDefault();
     set(by === Infinity ? max : by === -Infinity ? min : number('now') + by);
   });
-  // The figure stays when its chart is drawn again.
   const figure = find('chart-volume-curve');
+  const release = () => { if (figure) dragged.delete(figure); };
   figure?.addEventListener('pointerdown', (event) => {
     if (!event.target.closest('[data-marker="share"]')) return;
     event.preventDefault();
+    dragged.add(figure);
     figure.setPointerCapture(event.pointerId);
     thumb.focus();
   });
   figure?.addEventListener('pointermove', (event) => {
-    const svg = figure.querySelector('svg[data-x0]');
-    if (svg && figure.hasPointerCapture(event.pointerId)) set(scale(svg).value(event.clientX));
+    const { svg } = drawn(figure) ?? {};
+    if (svg && dragged.has(figure)) set(scale(svg).value(event.clientX));
   });
+  figure?.addEventListener('pointerup', release);
+  figure?.addEventListener('pointercancel', release);
+  settle = (bytes = number('now')) => {
+    hasMoved = false;
+    began = bytes;
+    set(bytes, false);
+  };
   set(began, false);
 };
 
@@ -318,12 +411,20 @@ const inputs = (form) => {
   return Object.fromEntries(fields.filter(([, value]) => value !== ''));
 };
 
+// Fields are put into words of our own alone: names of volumes may look like places for them. What is in
+// brackets is there only if its field is filled.
+const filled = (words, values) => words.replace(
+  / ?\[([^\]]*)\$(\w+)\]|\$(size|mode)\b/g,
+  (all, before, option, name) => {
+    if (option) return values[option] ? ` ${before}${quoted(values[option])}` : '';
+    return values[name] ? quoted(values[name]) : all;
+  },
+);
+
 const commandOf = (form) => {
   const values = inputs(form);
-  let text = form.dataset.command;
-  // An option in brackets is there only if its field is filled.
-  text = text.replace(/ ?\[([^\]]*)\$(\w+)\]/g, (_, before, name) => (values[name] ? ` ${before}${quoted(values[name])}` : ''));
-  return text.replace(/\$(size|mode)\b/g, (all, name) => (values[name] ? quoted(values[name]) : all));
+  const { before, name, after } = form.dataset;
+  return filled(before, values) + name + filled(after, values);
 };
 
 const ask = (id) => new Promise((done) => {
@@ -341,7 +442,6 @@ const token = async () => {
   if (!(await ask('token'))) return null;
   const given = field.value.trim();
   field.value = '';
-  if (given) sessionStorage.setItem(TOKEN, given);
   return given || null;
 };
 
@@ -359,6 +459,10 @@ const act = async (form) => {
   }
   const given = await token();
   if (!given) return;
+  if (!/^[\x21-\x7e]+$/.test(given)) {
+    tell('Not sent: the token has characters that no token has.', 'failed');
+    return;
+  }
   tell('Under way\u2026', '');
   const values = inputs(form);
   const takesBody = !['DELETE'].includes(method) && form.dataset.action !== 'flush';
@@ -368,7 +472,7 @@ const act = async (form) => {
       headers: { authorization: `Bearer ${given}`, 'content-type': 'application/json' },
       body: takesBody ? JSON.stringify(values) : undefined,
     });
-    if (answer.status === 401) sessionStorage.removeItem(TOKEN);
+    if (answer.status === 401) sessionStorage.removeItem(TOKEN); else sessionStorage.setItem(TOKEN, given);
     const text = await answer.text();
     let said = {};
     try { said = JSON.parse(text); } catch { /* An empty answer. */ }
@@ -377,8 +481,12 @@ const act = async (form) => {
       return;
     }
     tell(said.trouble ? `Done, but: ${said.trouble}` : 'Done.', said.trouble ? 'failed' : 'done');
-    due = true;
-    refreshed = 0;
+    if (form.dataset.action === 'pin') {
+      const own = said.volumes?.find((one) => path.endsWith(`/${encodeURIComponent(one.volume)}`));
+      settle(own?.target_bytes ?? undefined);
+    }
+    due = viewDue = true;
+    refreshed = viewed = 0;
   } catch (error) {
     tell(`Not sent: ${error.message}`, 'failed');
   }
@@ -416,7 +524,7 @@ if (live) {
   document.addEventListener('visibilitychange', () => {
     if (document.hidden) source?.close(); else connect();
   });
-} else if (view === 'problem') {
+} else if (view === 'problem' && 'retry' in body.dataset) {
   // The daemon starts or stops: look again.
   setTimeout(() => location.reload(), 3 * RETRY_MS);
 }

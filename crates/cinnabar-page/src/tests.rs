@@ -137,12 +137,17 @@ fn share(name: &str, number: u64) -> ShareReport {
     }
 }
 
+fn of(status: DataStatus, range: Range) -> Data {
+    let report = Arc::new(cinnabar_status::report::StatusReport::new(&status));
+    Data::new(NOW, Arc::new(status), report, range)
+}
+
 /// Everything that views look at, of volumes of these names.
-fn data(names: &[&str]) -> Data {
+pub(crate) fn data(names: &[&str]) -> Data {
     let volumes: Vec<_> =
         names.iter().enumerate().map(|(at, name)| volume(name, 1000 + at as u64)).collect();
     let range = Range::read(Some("24h"), None, None, NOW).expect("a range");
-    let mut data = Data::new(NOW, Arc::new(status(volumes)), range);
+    let mut data = of(status(volumes), range);
     data.samples = samples(5);
     data.may_act = true;
     data.socket = "/run/cinnabar/control.sock".into();
@@ -207,7 +212,7 @@ fn names_of_others_are_shown_and_never_obeyed() {
     raw.volumes[0].state = State::Failed;
     raw.volumes[0].reason = HOSTILE.into();
     raw.volumes[0].config.backend = HOSTILE.into();
-    let shown = Data::new(NOW, Arc::new(raw), data.range);
+    let shown = of(raw, data.range);
     (data.status, data.report) = (shown.status, shown.report);
     data.filter = "because".into();
     for view in views(HOSTILE) {
@@ -228,7 +233,7 @@ fn names_of_others_are_shown_and_never_obeyed() {
     let figure = figure(id, &data).expect("there is one");
     cinnabar_chart::well_formed::assert_well_formed(&figure.svg());
     assert!(
-        problem("No", &Trouble { message: HOSTILE.into(), hint: HOSTILE.into() }, "1")
+        problem("No", &Trouble { message: HOSTILE.into(), hint: HOSTILE.into() }, "1", false)
             .contains("&lt;script&gt;")
     );
 }
@@ -310,4 +315,77 @@ fn a_live_view_hears_what_changed_alone() {
     assert_eq!(second.get("v:vm1:now_hit_ratio").map(|fact| fact.text.as_str()), Some("50.0 %"));
     let report = cinnabar_status::report::StatusReport::new(&after);
     assert_eq!(Facts::of(&Scope::Cache, &report, None).get("v:vm1:state"), None);
+}
+
+#[test]
+fn a_number_that_is_gone_is_not_left_standing() {
+    let status = status(vec![volume("vm1", 1000)]);
+    let report = cinnabar_status::report::StatusReport::new(&status);
+    let rates = Rates::between(&status, &status, 5.0).expect("time passed");
+    let before = Facts::of(&Scope::Overview(10), &report, Some(&rates));
+    let after = Facts::of(&Scope::Overview(10), &report, None);
+    let changed = after.since(&before);
+    let gone = changed.get("v:vm1:now_iops").expect("it changed");
+    assert_eq!((gone.text.as_str(), gone.value.as_str()), ("\u{2013}", ""));
+    assert!(changed.contains_key("cache:now_backend_read_us"), "{changed:?}");
+    assert!(before.since(&before).is_empty());
+}
+
+#[test]
+fn a_budget_that_is_used_up_is_told_of_by_the_status() {
+    let mut raw = status(Vec::new());
+    let range = Range::read(None, None, None, NOW).expect("a range");
+    let budget = |raw: &DataStatus| {
+        let html = render(&View::Overview, &of(raw.clone(), range)).expect("it is there");
+        html.contains("The budget of SSD writes is used up")
+    };
+    assert!(!budget(&raw));
+    raw.cache.throttled = true;
+    assert!(budget(&raw));
+}
+
+#[test]
+fn points_that_end_at_other_moments_make_no_dip() {
+    let mut data = data(&["vm1", "vm2"]);
+    // It was attached again: its points end two minutes before those of the other.
+    data.shares[1].1.iter_mut().for_each(|point| point.at_s -= 120);
+    // And for a while there was no daemon.
+    data.shares.iter_mut().for_each(|(_, points)| drop(points.drain(100..120)));
+    let csv = figure("shares", &data).expect("a chart").csv();
+    let rows: Vec<&str> = csv.trim().split("\r\n").skip(1).collect();
+    assert!(rows.iter().all(|row| !row.ends_with(",0") && !row.contains(",0,")), "{csv:.2000}");
+    let empty = rows.iter().filter(|row| row.ends_with(",,")).count();
+    assert_eq!((rows.len(), empty), (288 - 20 + 1, 1), "{csv:.500}");
+}
+
+#[test]
+fn sizes_that_curves_do_not_reach_are_not_offered() {
+    let mut data = data(&["vm1"]);
+    let beyond = |data: &Data| {
+        let html = render(&View::WhatIf, data).expect("it is there");
+        assert!(
+            html.contains("what-if?size=8589934592&amp;allocator=vm1"),
+            "twice as large: {html}"
+        );
+        assert!(!html.contains("what-if?size=17179869184"), "{html}");
+        html.contains("id=\"what-if-beyond\"")
+    };
+    assert!(!beyond(&data));
+    data.what_if.as_mut().expect("it was asked").size_bytes = Some((8 << 30) + 4096);
+    assert!(beyond(&data));
+}
+
+#[test]
+fn links_to_other_ranges_keep_what_is_shown() {
+    let mut data = data(&["vm1"]);
+    data.all_rows = true;
+    let html = render(&View::Overview, &data).expect("it is there");
+    assert!(html.contains("href=\"/ui/?range=5m&amp;rows=all\""), "{html}");
+}
+
+#[test]
+fn a_problem_is_looked_at_again_only_if_it_will_pass() {
+    let trouble = Trouble::default();
+    assert!(problem("No answer", &trouble, "1", true).contains(" data-retry"));
+    assert!(!problem("Not found", &trouble, "1", false).contains(" data-retry"));
 }

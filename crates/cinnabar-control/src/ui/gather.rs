@@ -7,8 +7,7 @@ use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cinnabar_config::units::parse_size;
 use cinnabar_history::{EVENTS_MAX, Point};
-use cinnabar_manager::Query;
-use cinnabar_manager::report::{HistoryReport, PlanReport};
+use cinnabar_manager::report::HistoryReport;
 use cinnabar_messages::CommandError;
 use cinnabar_page::{Data, Range, Rates, Trouble, View, WhatIf, Window};
 use cinnabar_seam::units::BLOCK_BYTES;
@@ -130,7 +129,8 @@ pub(super) async fn html(ui: &Ui, wanted: Wanted, asked: Asked) -> Result<Respon
         Problem::new(StatusCode::BAD_REQUEST, "Bad query", message, &hint)
     })?;
     let needs = wanted.needs();
-    let mut data = Data::new(sample.at_ms, Arc::clone(&sample.status), range);
+    let (status, report) = (Arc::clone(&sample.status), Arc::clone(&sample.report));
+    let mut data = Data::new(sample.at_ms, status, report, range);
     data.rates.clone_from(&sample.rates);
     data.run = ui.control.observer.run();
     data.socket = ui.control.socket.display().to_string();
@@ -139,39 +139,40 @@ pub(super) async fn html(ui: &Ui, wanted: Wanted, asked: Asked) -> Result<Respon
     data.all_rows = asked.rows.as_deref() == Some("all");
     data.filter = asked.filter.clone().unwrap_or_default();
     if needs.plans {
-        data.plans = plans(&ui.control, &wanted).await;
+        data.plans = plans(ui, &wanted).await;
     }
     if needs.explain {
-        let name = data.volume.clone();
-        let explain = ui.control.ask_manager(move |answer| Query::Explain(name, None, answer));
-        data.explain = Some(explain.await.map_err(trouble));
+        if !data.has_volume() {
+            return Err(no_volume(&data.volume));
+        }
+        data.explain = Some(ui.answers.explain(&data.volume).await);
     }
     if needs.what_if {
-        data.what_if = Some(what_if(&ui.control, &asked).await);
+        data.what_if = Some(what_if(ui, &asked).await);
     }
     let control = Arc::clone(&ui.control);
-    let drawn = tokio::task::spawn_blocking(move || {
+    let draw = move || {
         look_up(&control, needs, &mut data);
         draw(&wanted, &data)
-    });
-    drawn.await.map_err(|_| CommandError::gone())?
+    };
+    ui.drawing.draw(draw).await
 }
 
-fn trouble(error: CommandError) -> Trouble {
+pub(super) fn trouble(error: CommandError) -> Trouble {
     Trouble { message: error.message, hint: error.hint }
 }
 
 /// The newest plan, or those of the range where moves are told.
-async fn plans(control: &Control, wanted: &Wanted) -> Result<HistoryReport, Trouble> {
+async fn plans(ui: &Ui, wanted: &Wanted) -> Result<HistoryReport, Trouble> {
     let is_of_moves = match wanted {
         Wanted::View(view) => matches!(view, View::Shares | View::Volume(_)),
         Wanted::Chart(..) => true,
     };
     let count = if is_of_moves { PLANS_MAX } else { 1 };
-    control.ask_manager(move |answer| Query::History(count, answer)).await.map_err(trouble)
+    ui.answers.plans(count).await
 }
 
-async fn what_if(control: &Control, asked: &Asked) -> WhatIf {
+async fn what_if(ui: &Ui, asked: &Asked) -> WhatIf {
     let text =
         |text: Option<&str>| text.map(str::trim).filter(|text| !text.is_empty()).map(str::to_owned);
     let (size, allocator) = (text(asked.size.as_deref()), text(asked.allocator.as_deref()));
@@ -188,25 +189,27 @@ async fn what_if(control: &Control, asked: &Asked) -> WhatIf {
         }
     };
     let capacity_blocks = size_bytes.map(|bytes| bytes / BLOCK_BYTES);
-    let now = control.ask_manager(|answer| Query::Plan(None, answer)).await.map_err(trouble);
-    let then: Result<PlanReport, Trouble> = match &now {
-        Ok(_) if wrong.is_none() => control
-            .ask_manager(move |answer| Query::WhatIf(named, capacity_blocks, answer))
-            .await
-            .map_err(trouble),
-        other => other.clone(),
-    };
-    WhatIf { size_bytes, allocator, wrong, now, then }
+    let none = || Err(Trouble::default());
+    let asked = WhatIf { size_bytes, allocator, wrong, now: none(), then: none() };
+    ui.answers.what_if(asked, named, capacity_blocks).await
 }
 
 /// What is kept here: samples and events.
 fn look_up(control: &Control, needs: Needs, data: &mut Data) {
     let step = data.range.step(data.now_ms);
     let (from_ms, to_ms) = (data.range.from_ms, data.range.to_ms);
-    let history = control.observer.history();
+    // For a volume at a time: the look at the status waits for the history, and so do all who ask.
+    let history = || control.observer.history();
+    let is_within = |point: &&Point| u64::from(point.at_s) * 1000 <= to_ms;
     let points = |volume: Option<&str>| -> Vec<Point> {
+        let history = history();
         let points = history.points(volume, step, from_ms).into_iter().flatten();
-        points.take_while(|point| u64::from(point.at_s) * 1000 <= to_ms).copied().collect()
+        points.take_while(is_within).copied().collect()
+    };
+    let window = |volume: &str| {
+        let history = history();
+        let points = history.points(Some(volume), step, from_ms).into_iter().flatten();
+        Window::of(points.take_while(is_within))
     };
     data.samples = points(None);
     if !data.volume.is_empty() {
@@ -216,26 +219,27 @@ fn look_up(control: &Control, needs: Needs, data: &mut Data) {
         let name = &volume.config.name;
         let is_wanted = data.volume.is_empty() || data.volume == *name;
         if needs.windows && is_wanted {
-            data.windows.insert(name.clone(), Window::of(&points(Some(name))));
+            data.windows.insert(name.clone(), window(name));
         }
         if needs.shares {
             data.shares.push((name.clone(), points(Some(name))));
         }
     }
     if data.rates.is_none() {
-        data.rates = last_rates(&history, data);
+        data.rates = last_rates(control, data);
     }
-    drop(history);
     if needs.events {
         data.events = control.observer.events().from(0, EVENTS_MAX).events;
     }
 }
 
 /// Of the newest sample of each volume, until two statuses were seen.
-fn last_rates(history: &cinnabar_history::History, data: &Data) -> Option<Rates> {
+fn last_rates(control: &Control, data: &Data) -> Option<Rates> {
     let newest = |volume: Option<&str>| {
         let since = data.now_ms.saturating_sub(NOW_MS);
-        history
+        control
+            .observer
+            .history()
             .points(volume, cinnabar_history::Step::Fine, since)
             .and_then(Iterator::last)
             .copied()

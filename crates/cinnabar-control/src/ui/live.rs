@@ -1,7 +1,7 @@
 //! What keeps a page live: server-sent events with the numbers on it that have changed, once a second,
 //! and a word when there is a new sample or event to draw.
 
-use super::sampler::{Sample, VIEWERS_MAX};
+use super::sampler::VIEWERS_MAX;
 use super::{Problem, Ui};
 use crate::events::Sending;
 use crate::life::Life;
@@ -11,9 +11,8 @@ use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
 use cinnabar_history::Step;
-use cinnabar_page::{Fact, Facts, Scope, View};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use cinnabar_page::{Scope, View};
+use serde::Deserialize;
 use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,16 +33,6 @@ pub(super) struct LiveQuery {
     /// `all`: all rows are shown.
     #[serde(default)]
     rows: String,
-}
-
-/// The numbers that have changed.
-#[derive(Serialize)]
-struct News<'f> {
-    /// When, in milliseconds since 1970.
-    at: u64,
-    /// The same for people.
-    clock: String,
-    facts: BTreeMap<&'f str, &'f Fact>,
 }
 
 pub(super) async fn live(
@@ -81,18 +70,18 @@ pub(super) async fn live(
 async fn tell(
     ui: Arc<Ui>,
     scope: Scope,
-    mut news: watch::Receiver<u64>,
+    mut samples: watch::Receiver<u64>,
     pieces: mpsc::Sender<Bytes>,
 ) {
     let run = ui.control.observer.run();
     let mut text = format!("retry: 2000\n\nevent: hello\ndata: {{\"run\":{run}}}\n\n");
-    let mut facts = Facts::default();
+    let mut facts = None;
     let mut drawn = None;
     loop {
         if pieces.send(Bytes::from(std::mem::take(&mut text))).await.is_err() {
             return;
         }
-        let heard = tokio::time::timeout(HEARTBEAT_EVERY, news.changed());
+        let heard = tokio::time::timeout(HEARTBEAT_EVERY, samples.changed());
         let heard = tokio::select! {
             heard = heard => matches!(heard, Ok(Ok(()))),
             () = pieces.closed() => return,
@@ -102,7 +91,9 @@ async fn tell(
             text.push_str(": still there\n\n");
             continue;
         };
-        facts = put_facts(&mut text, &scope, &sample, &facts);
+        let news = sample.news(&scope, facts.as_ref());
+        writeln!(text, "event: facts\ndata: {}\n", news.json).expect("a string takes everything");
+        facts = Some(news.facts);
         let now = (newest_sample(&ui), ui.control.observer.events().next());
         if drawn.replace(now).is_some_and(|drawn| drawn != now) {
             let (at, event) = now;
@@ -117,15 +108,4 @@ fn newest_sample(ui: &Ui) -> u32 {
     let history = ui.control.observer.history();
     let points = history.points(None, Step::Fine, 0);
     points.and_then(Iterator::last).map_or(0, |point| point.at_s)
-}
-
-fn put_facts(text: &mut String, scope: &Scope, sample: &Sample, before: &Facts) -> Facts {
-    let facts = Facts::of(scope, &sample.report, sample.rates.as_ref());
-    let data = {
-        let (at, clock) = (sample.at_ms, cinnabar_page::clock(sample.at_ms));
-        let news = News { at, clock, facts: facts.since(before) };
-        serde_json::to_string(&news).expect("facts have no keys that fail")
-    };
-    writeln!(text, "event: facts\ndata: {data}\n").expect("a string takes everything");
-    facts
 }

@@ -6,7 +6,9 @@
 //! come from other sites. What is shown is made by `cinnabar-page`, on a thread of its own, because this
 //! one serves all operators.
 
+mod answers;
 mod assets;
+mod drawing;
 mod gather;
 mod live;
 mod sampler;
@@ -14,6 +16,7 @@ mod sampler;
 mod tests;
 
 use super::Control;
+use answers::Answers;
 use axum::Router;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -22,6 +25,7 @@ use axum::middleware::{Next, from_fn};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use cinnabar_page::{Trouble, View, problem};
+use drawing::Drawing;
 use gather::{Asked, Wanted};
 use sampler::Sampler;
 use std::sync::Arc;
@@ -50,12 +54,21 @@ pub(super) struct Ui {
     /// There is a token that changes can bring.
     may_act: bool,
     sampler: Arc<Sampler>,
+    answers: Answers,
+    drawing: Drawing,
 }
 
 /// The routes.
 pub(super) fn routes(control: &Arc<Control>, may_act: bool) -> Router {
     let sampler = Arc::new(Sampler::new(Arc::clone(control)));
-    let ui = Arc::new(Ui { control: Arc::clone(control), may_act, sampler });
+    let answers = Answers::new(Arc::clone(control));
+    let ui = Arc::new(Ui {
+        control: Arc::clone(control),
+        may_act,
+        sampler,
+        answers,
+        drawing: Drawing::default(),
+    });
     Router::new()
         .route("/", get(|| async { Redirect::temporary("/ui/") }))
         .route("/ui", get(|| async { Redirect::temporary("/ui/") }))
@@ -74,12 +87,17 @@ pub(super) fn routes(control: &Arc<Control>, may_act: bool) -> Router {
         .route("/ui/{*rest}", get(unknown))
         .with_state(ui)
         .layer(from_fn(cinnabar_api::same_site))
-        .layer(from_fn(strict))
 }
 
-/// Puts the headers on every answer; what says how it may be kept stays.
-async fn strict(request: Request, next: Next) -> Response {
+/// Puts the headers on every answer for the page, refusals of the guard included; what says how it may
+/// be kept stays.
+pub(super) async fn strict(request: Request, next: Next) -> Response {
+    let path = request.uri().path();
+    let is_of_page = path == "/" || path == "/ui" || path.starts_with("/ui/");
     let mut answer = next.run(request).await;
+    if !is_of_page {
+        return answer;
+    }
     for (name, value) in HEADERS {
         let headers = answer.headers_mut();
         if name != KEPT || !headers.contains_key(name) {
@@ -170,7 +188,8 @@ impl From<cinnabar_messages::CommandError> for Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let html = problem(self.title, &self.trouble, env!("CARGO_PKG_VERSION"));
+        let will_pass = self.code == StatusCode::SERVICE_UNAVAILABLE;
+        let html = problem(self.title, &self.trouble, env!("CARGO_PKG_VERSION"), will_pass);
         (self.code, [(header::CONTENT_TYPE, "text/html; charset=utf-8")], html).into_response()
     }
 }

@@ -22,7 +22,7 @@ const VIEWS: [&str; 7] = [
     "/ui/what-if",
 ];
 
-fn status() -> DataStatus {
+pub(super) fn status() -> DataStatus {
     let cache = CacheStatus {
         device: "/cache.img".into(),
         state: State::Serving,
@@ -92,7 +92,14 @@ fn every_answer_is_strict_with_browsers() {
 fn other_hosts_origins_and_sites_are_refused() {
     let site = site();
     for path in VIEWS.into_iter().chain(["/", "/ui/page.js", "/ui/live", "/ui/chart/ram.csv"]) {
-        let code = |headers: &str| get(&site, path, headers).0;
+        let code = |headers: &str| {
+            let (code, head, _) = get(&site, path, headers);
+            for (name, value) in HEADERS {
+                let line = format!("{name}: {}", value.to_lowercase());
+                assert!(head.contains(&line), "{path}: {line}: {head}");
+            }
+            code
+        };
         assert_eq!(code("host: evil.example\r\n"), 421, "{path}");
         assert_eq!(code(&format!("{HOST}origin: http://evil.example\r\n")), 403, "{path}");
         let cross = format!("{HOST}sec-fetch-site: cross-site\r\n");

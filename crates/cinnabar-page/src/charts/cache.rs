@@ -21,11 +21,13 @@ const GAP_SAMPLES: f64 = 2.5;
 
 /// Rows of samples, with a row without numbers where there are none for a while.
 pub(super) fn rows(data: &Data, points: &[Point], of: impl Fn(&Point) -> Vec<f64>) -> Vec<Row> {
+    with_gaps(data, points.iter().map(|point| (f64::from(point.at_s) * 1000.0, of(point))))
+}
+
+fn with_gaps(data: &Data, all: impl Iterator<Item = (f64, Vec<f64>)>) -> Vec<Row> {
     let step_ms = f64::from(data.range.step(data.now_ms).seconds()) * 1000.0;
-    let mut rows: Vec<Row> = Vec::with_capacity(points.len());
-    for point in points {
-        let at = f64::from(point.at_s) * 1000.0;
-        let values = of(point);
+    let mut rows: Vec<Row> = Vec::new();
+    for (at, values) in all {
         if let Some(last) = rows.last()
             && at - last.at > step_ms * GAP_SAMPLES
         {
@@ -137,10 +139,18 @@ fn stacked(data: &Data, title: &str, of: impl Fn(&Point) -> u32) -> Sheet {
     let alone = if largest.len() > STACKED_MAX + 1 { STACKED_MAX } else { largest.len() };
     let has_others = largest.len() > alone;
     let width = alone + usize::from(has_others);
-    let mut by_time: BTreeMap<u32, Vec<f64>> = BTreeMap::new();
+    // Points of a volume that came again end at other moments than those of others: a row is of a step.
+    let step_s = data.range.step(data.now_ms).seconds().max(1);
+    let slot = |point: &Point| point.at_s.div_ceil(step_s);
+    let mut by_slot: BTreeMap<u32, (u32, Vec<f64>)> = BTreeMap::new();
     for (place, (_, at)) in largest.iter().enumerate() {
-        for point in &data.shares[*at].1 {
-            let row = by_time.entry(point.at_s).or_insert_with(|| vec![0.0; width]);
+        let points = &data.shares[*at].1;
+        for (number, point) in points.iter().enumerate() {
+            if points.get(number + 1).is_some_and(|next| slot(next) == slot(point)) {
+                continue;
+            }
+            let (at_s, row) = by_slot.entry(slot(point)).or_insert_with(|| (0, vec![0.0; width]));
+            *at_s = point.at_s.max(*at_s);
             row[place.min(width - 1)] += f64::from(of(point)) * BLOCK_BYTES as f64;
         }
     }
@@ -151,11 +161,10 @@ fn stacked(data: &Data, title: &str, of: impl Fn(&Point) -> u32) -> Sheet {
         column(format!("{} others", largest.len() - alone));
     }
     sheet.shape = Shape::Stacked;
-    sheet.rows =
-        by_time.into_iter().map(|(at, values)| Row::at(f64::from(at) * 1000.0, values)).collect();
     // Shares of nothing are no chart.
-    if sheet.rows.iter().all(|row| row.values.iter().all(|value| *value == 0.0)) {
-        sheet.rows.clear();
+    if by_slot.values().flat_map(|(_, values)| values).any(|value| *value != 0.0) {
+        let rows = by_slot.into_values().map(|(at_s, values)| (f64::from(at_s) * 1000.0, values));
+        sheet.rows = with_gaps(data, rows);
     }
     timed(data, sheet)
 }
@@ -200,17 +209,15 @@ pub(super) fn ram(data: &Data) -> Sheet {
 pub(super) fn qos_waits(data: &Data) -> Sheet {
     let columns = ["limit", "reservation", "weight"];
     let title = "Waits for a turn at the back end, by phase";
-    let mut sheet = Sheet::bars(title, "volume", "mean wait of a request", Unit::Seconds, &columns);
+    let mut sheet =
+        Sheet::bars(title, "volume", "mean wait of all requests", Unit::Seconds, &columns);
     sheet.shape = Shape::Parts;
     for volume in &data.report.volumes {
         let Some(qos) = &volume.qos else { continue };
         let begun = qos.guest.by_reservation + qos.guest.by_weight;
-        let mean = |seconds: f64, count: u64| seconds / count.max(1) as f64;
-        let values = [
-            mean(qos.guest.limit_wait_s, begun),
-            mean(qos.guest.reservation_wait_s, qos.guest.by_reservation),
-            mean(qos.guest.weight_wait_s, qos.guest.by_weight),
-        ];
+        // Parts of one bar are of the same requests: of all that have begun.
+        let waits = [qos.guest.limit_wait_s, qos.guest.reservation_wait_s, qos.guest.weight_wait_s];
+        let values = waits.map(|seconds| seconds / begun.max(1) as f64);
         if begun > 0 && sheet.rows.len() < BARS_MAX {
             sheet.rows.push(Row::label(short(&volume.name), values));
         }

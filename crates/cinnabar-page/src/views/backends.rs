@@ -107,8 +107,11 @@ fn qos(data: &Data) -> String {
         ("Longest", true),
     ];
     let mut waits = Grid::new("qos-table", "Waits by phase, summed", &columns);
-    for volume in data.report.volumes.iter().take(ROWS_FIRST) {
-        let Some(qos) = &volume.qos else { continue };
+    let shared =
+        data.report.volumes.iter().filter_map(|volume| Some((volume, volume.qos.as_ref()?)));
+    let all = shared.clone().count();
+    let rows = if data.all_rows { usize::MAX } else { ROWS_FIRST };
+    for (volume, qos) in shared.take(rows) {
         let guest = &qos.guest;
         waits.row(vec![
             link_to(data, &volume.name),
@@ -121,7 +124,8 @@ fn qos(data: &Data) -> String {
             Unit::Seconds.show(guest.wait_s_max),
         ]);
     }
-    groups.html() + &waits.html() + &charts::all(&["qos-waits"], data)
+    let more = all_rows(data, "/ui/backends", all.min(rows), all);
+    groups.html() + &waits.html() + &more + &charts::all(&["qos-waits"], data)
 }
 
 fn destage(data: &Data) -> String {

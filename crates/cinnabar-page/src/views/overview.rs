@@ -49,8 +49,8 @@ fn tiles(data: &Data, facts: &Facts, alerts: &[alerts::Alert]) -> String {
     let without = (io.count > 0).then(|| io.total_ns as f64 / io.count as f64 / 1e3);
     let without = match without {
         Some(us) => format!(
-            "A read of a back end takes <data id=\"backend-read\" value=\"{us:.3}\">{}</data> by itself \
-             (mean since the start). Without the cache every read is at least one of those.",
+            "A read of a back end takes <data id=\"backend-read\" value=\"{us:.3}\">{}</data> \
+             (mean of misses since the start): without the cache each read would take about that.",
             Unit::Micros.show(us)
         ),
         None => "No back end was read since the start.".to_owned(),
@@ -77,7 +77,7 @@ fn tiles(data: &Data, facts: &Facts, alerts: &[alerts::Alert]) -> String {
         tile("hits", "Hit ratio", &hits, &hit_words),
         tile("health", "Health", &facts.html("cache:state"), &health),
     ];
-    wrap("dl class=\"tiles\"", &tiles.concat())
+    wrap("dl class=\"tiles\" id=\"tiles\"", &tiles.concat())
 }
 
 fn advice(data: &Data) -> String {

@@ -3,12 +3,15 @@
 
 use crate::data::{Data, WhatIf};
 use crate::facts::{UNKNOWN, size};
-use crate::html::{Grid, el, escaped, section, wrap};
+use crate::html::{Grid, el, escaped, in_url, section, wrap};
 use crate::plans::{Compared, compared};
 use crate::views::{link_to, trouble};
 use crate::{ROWS_FIRST, actions, charts};
 use cinnabar_policy::sizing::Allocator;
 use cinnabar_text::{Unit, percent};
+
+/// Curves end at so many times the cache: what is larger can't be told apart.
+const CURVES_REACH: u64 = 2;
 
 pub(crate) fn html(data: &Data) -> String {
     let Some(what_if) = &data.what_if else { return String::new() };
@@ -35,10 +38,13 @@ fn form(data: &Data, what_if: &WhatIf) -> String {
     let text = if asked == 0 { String::new() } else { cinnabar_text::write_size(asked) };
     let choice = |times: &u64| {
         let bytes = capacity / 4 * times;
-        let href = escaped(&format!("/ui/what-if?size={bytes}"));
+        let allocator =
+            what_if.allocator.as_deref().map(in_url).map(|one| format!("&allocator={one}"));
+        let href = format!("/ui/what-if?size={bytes}{}", allocator.unwrap_or_default());
+        let href = escaped(&href);
         wrap("li", &wrap(&format!("a href=\"{href}\""), &size(bytes)))
     };
-    let times: &[u64] = if capacity == 0 { &[] } else { &[1, 2, 4, 8, 16] };
+    let times: &[u64] = if capacity == 0 { &[] } else { &[1, 2, 4, 8] };
     let choices: String = times.iter().map(choice).collect();
     let words = format!(
         "Now it is {}. Expected hits are those of a cache that keeps everything, from sampled \
@@ -73,6 +79,16 @@ fn answer(data: &Data, what_if: &WhatIf) -> String {
         or_unknown(now),
         or_unknown(then)
     );
+    let capacity = what_if.now.as_ref().map_or(0, |plan| plan.capacity_bytes);
+    let beyond = what_if.size_bytes.filter(|asked| *asked > capacity.saturating_mul(CURVES_REACH));
+    let note = beyond.map(|_| {
+        format!(
+            "Accesses are remembered for up to {}, {CURVES_REACH} times the cache: what a larger one \
+             would hit beyond that is not known, and not counted here.",
+            size(capacity.saturating_mul(CURVES_REACH))
+        )
+    });
+    let note = note.map(|text| el("p class=\"note\" id=\"what-if-beyond\"", &text));
     let columns = [
         ("Volume", false),
         ("Share now", true),
@@ -93,5 +109,8 @@ fn answer(data: &Data, what_if: &WhatIf) -> String {
             Unit::Ratio.change(row.then - row.now),
         ]);
     }
-    el("p id=\"what-if-answer\"", &words) + &charts::all(&["what-if"], data) + &grid.html()
+    el("p id=\"what-if-answer\"", &words)
+        + &note.unwrap_or_default()
+        + &charts::all(&["what-if"], data)
+        + &grid.html()
 }

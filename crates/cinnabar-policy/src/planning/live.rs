@@ -170,6 +170,12 @@ impl Planning {
         self.monitor.set_size_max(size_max(blocks));
     }
 
+    /// Previews are for a cache of so many blocks until the next
+    /// [`set_capacity`](Self::set_capacity). What was seen stays as it is, and reaches as far as before.
+    pub const fn plan_for(&mut self, blocks: u64) {
+        self.planner.set_capacity(blocks);
+    }
+
     /// The size of the cache that is planned for, in blocks.
     pub const fn capacity_blocks(&self) -> u64 {
         self.planner.capacity_blocks()

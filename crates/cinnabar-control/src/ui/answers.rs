@@ -1,0 +1,154 @@
+//! Answers of the manager, kept for a while: each costs it a status and a plan of all volumes, and pages
+//! that are kept live ask for the same again and again.
+
+use super::gather::trouble;
+use crate::Control;
+use cinnabar_manager::Query;
+use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport};
+use cinnabar_page::{Trouble, WhatIf};
+use cinnabar_policy::sizing::Allocator;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+use std::sync::Arc;
+use std::time::Duration;
+use tokio::sync::Mutex;
+use tokio::time::Instant;
+
+/// An answer is as good as a fresh one for so long...
+const KEPT: Duration = Duration::from_secs(10);
+/// ...or, once something has happened since, for so long: a share may have been pinned.
+const KEPT_THEN: Duration = Duration::from_secs(1);
+/// Answers to questions of a kind that are kept at a time.
+const KEPT_MAX: usize = 64;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Answers {
+    control: Arc<Control>,
+    plans: Kept<usize, Result<HistoryReport, Trouble>>,
+    explains: Kept<String, Result<ExplainReport, Trouble>>,
+    what_ifs: Kept<(Option<String>, Option<u64>), [Result<PlanReport, Trouble>; 2]>,
+}
+
+impl Answers {
+    pub(super) fn new(control: Arc<Control>) -> Self {
+        let (plans, explains, what_ifs) = (Kept::default(), Kept::default(), Kept::default());
+        Self { control, plans, explains, what_ifs }
+    }
+
+    /// The newest plans.
+    pub(super) async fn plans(&self, count: usize) -> Result<HistoryReport, Trouble> {
+        let ask = async {
+            let plans = self.control.ask_manager(move |answer| Query::History(count, answer));
+            plans.await.map_err(trouble)
+        };
+        self.plans.get(count, self.events(), ask).await
+    }
+
+    /// Why a volume that there is has what it has.
+    pub(super) async fn explain(&self, name: &str) -> Result<ExplainReport, Trouble> {
+        let ask = async {
+            let name = name.to_owned();
+            let explain =
+                self.control.ask_manager(move |answer| Query::Explain(name, None, answer));
+            explain.await.map_err(trouble)
+        };
+        self.explains.get(name.to_owned(), self.events(), ask).await
+    }
+
+    /// What is planned, and what would be; into what was asked for.
+    pub(super) async fn what_if(
+        &self,
+        asked: WhatIf,
+        allocator: Option<Allocator>,
+        capacity_blocks: Option<u64>,
+    ) -> WhatIf {
+        let is_wrong = asked.wrong.is_some();
+        let ask = async {
+            let now = self.control.ask_manager(|answer| Query::Plan(None, answer)).await;
+            let now = now.map_err(trouble);
+            let then = match &now {
+                Ok(_) if !is_wrong => self
+                    .control
+                    .ask_manager(move |answer| Query::WhatIf(allocator, capacity_blocks, answer))
+                    .await
+                    .map_err(trouble),
+                other => other.clone(),
+            };
+            [now, then]
+        };
+        let key = (allocator.map(|one| one.name().to_owned()), capacity_blocks);
+        let [now, then] =
+            if is_wrong { ask.await } else { self.what_ifs.get(key, self.events(), ask).await };
+        WhatIf { now, then, ..asked }
+    }
+
+    fn events(&self) -> u64 {
+        self.control.observer.events().next()
+    }
+}
+
+/// Answers to questions of one kind. One is asked at a time; who asks the same meanwhile gets its answer.
+#[derive(Debug)]
+struct Kept<K, T>(Mutex<BTreeMap<K, (Instant, u64, T)>>);
+
+impl<K, T> Default for Kept<K, T> {
+    fn default() -> Self {
+        Self(Mutex::default())
+    }
+}
+
+impl<K: Ord + Clone + Debug, T: Clone> Kept<K, T> {
+    /// The answer to this question; `events` counts what has happened so far.
+    async fn get(&self, key: K, events: u64, ask: impl Future<Output = T>) -> T {
+        let mut kept = self.0.lock().await;
+        let is_fresh = |(at, then, _): &(Instant, u64, T)| {
+            at.elapsed() < if *then == events { KEPT } else { KEPT_THEN }
+        };
+        if let Some((.., answer)) = kept.get(&key).filter(|known| is_fresh(known)) {
+            return answer.clone();
+        }
+        let answer = ask.await;
+        kept.retain(|_, known| is_fresh(known));
+        if kept.len() >= KEPT_MAX {
+            kept.pop_first();
+        }
+        kept.insert(key, (Instant::now(), events, answer.clone()));
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::Cell;
+
+    #[test]
+    fn a_question_is_asked_again_when_its_answer_is_old() {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let (kept, asked) = (Kept::<u64, u64>::default(), Cell::new(0));
+            let get = async |key: u64, events: u64| {
+                let ask = async {
+                    asked.set(asked.get() + 1);
+                    key
+                };
+                assert_eq!(kept.get(key, events, ask).await, key);
+                asked.get()
+            };
+            assert_eq!((get(1, 5).await, get(1, 5).await, get(1, 6).await), (1, 1, 1));
+            assert_eq!(get(2, 5).await, 2, "another question");
+            let age = async |by: Duration| {
+                kept.0.lock().await.values_mut().for_each(|(at, ..)| *at -= by);
+            };
+            age(Duration::from_secs(2)).await;
+            assert_eq!((get(1, 5).await, get(1, 6).await), (2, 3), "something has happened");
+            age(KEPT).await;
+            assert_eq!(get(1, 6).await, 4);
+            for key in 0..1000 {
+                get(key, 6).await;
+            }
+            assert!(kept.0.lock().await.len() <= KEPT_MAX);
+        });
+    }
+}
