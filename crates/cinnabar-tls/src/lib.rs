@@ -10,6 +10,7 @@
 pub mod certificate;
 mod credentials;
 mod files;
+mod loading;
 mod pump;
 mod terminator;
 

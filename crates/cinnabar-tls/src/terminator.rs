@@ -145,7 +145,7 @@ impl Carried {
         timeout(HANDSHAKE_MAX, socket.write_all(&prelude)).await.map_err(|_| late())??;
         // Records come in few reads: TLS itself asks for 4 KiB at a time.
         let socket = BufReader::with_capacity(BUFFER_BYTES, socket);
-        let client = tls.accept(Clients::Known, socket).await?;
+        let client = tls.accept(Clients::OfVolumes, socket).await?;
         drop(handshake);
         told.established(Tls::names(client.get_ref().1));
         let ended = pump(client, plain).await;
