@@ -12,6 +12,7 @@ mod credentials;
 mod files;
 mod loading;
 mod pump;
+mod sessions;
 mod terminator;
 
 pub use credentials::{Clients, Tls};
