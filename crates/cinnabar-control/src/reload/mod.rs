@@ -103,6 +103,7 @@ impl Control {
                     }
                 }
             }
+            report.warnings.extend(self.reload_tls().await);
             let read = settle(was, *new, &plan.steps, &report);
             self.note(|configured| *configured = read);
             tell(&report);
