@@ -17,7 +17,7 @@ const THREADS_MAX: u64 = 64;
 /// Unless the configuration says otherwise.
 const THREADS: u64 = 2;
 const NAMES_HINT: &str =
-    "write common names or DNS names of certificates: tls_allow = [\"host-a.example\"]";
+    "write DNS names of certificates: tls_allow = [\"host-a.example\"]";
 
 /// Reads `[tls]`.
 pub(super) fn read_tls(

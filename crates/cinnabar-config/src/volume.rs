@@ -70,7 +70,7 @@ pub struct VolumeInput {
     /// `require`: NBD clients, over TCP, must use TLS and have a certificate of `client_ca`; default `none`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nbd_tls: Option<String>,
-    /// Names of which such a certificate must have one, as its common name or a DNS name; default any.
+    /// Names of which such a certificate must have one, as a DNS name; default any.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tls_allow: Option<Vec<String>>,
     /// Path of the socket of a vhost-user-blk device; default none.

@@ -39,6 +39,9 @@ pub trait Listen {
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// What is still to be done before it can be used, which may take time.
     type Opening: Future<Output = io::Result<Self::Stream>> + Send + 'static;
+    /// Whether it can be used when it comes: then it waits in the kernel until there is a place for it. One
+    /// that is still to be opened gets its place behind that, and the listener bounds how many there are.
+    const AT_ONCE: bool = true;
     /// The next one.
     fn next(&self) -> impl Future<Output = io::Result<Self::Opening>>;
 }
@@ -65,8 +68,12 @@ pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
     let routes = routes.layer(from_fn(bounded_body));
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     loop {
-        // Closed never: the semaphore lives as long as this loop.
-        let Ok(place) = Arc::clone(&places).acquire_owned().await else { return };
+        let mut place = None;
+        if L::AT_ONCE {
+            // Closed never: the semaphore lives as long as this loop.
+            let Ok(free) = Arc::clone(&places).acquire_owned().await else { return };
+            place = Some(free);
+        }
         let opening = match listener.next().await {
             Ok(opening) => opening,
             Err(error) => {
@@ -76,10 +83,15 @@ pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
             }
         };
         let life = Life::new(life_max);
+        let places = Arc::clone(&places);
         let service = TowerToHyperService::new(routes.clone().layer(Extension(life.clone())));
         tokio::spawn(async move {
             // The listener has said why, where that is worth it.
             let Ok(stream) = opening.await else { return };
+            let Some(place) = place.or_else(|| places.try_acquire_owned().ok()) else {
+                tracing::debug!("control connection closed: there are too many");
+                return;
+            };
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(READ_WAIT_MAX)

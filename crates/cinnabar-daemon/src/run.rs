@@ -24,7 +24,7 @@ use std::net::{SocketAddr, TcpListener};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::signal::unix::Signal;
 use tokio::sync::oneshot;
 
@@ -36,6 +36,10 @@ const STOP_AGAIN_AFTER: Duration = Duration::from_millis(20);
 const RECORDINGS_GRACE: Duration = Duration::from_secs(2);
 /// Time for clients that use TLS to take the last replies.
 const TLS_GRACE: Duration = Duration::from_secs(3);
+/// A certificate and its key that are being replaced do not fit for a moment: time for that to pass.
+const TLS_WAIT_MAX: Duration = Duration::from_secs(5);
+/// How often they are read then.
+const TLS_WAIT_STEP: Duration = Duration::from_millis(250);
 /// Longest detach of a volume, beyond the wait for locks.
 const CHANGE_WAIT_MAX: Duration = Duration::from_mins(2);
 
@@ -64,6 +68,9 @@ pub enum RunError {
     /// The certificates of `[tls]`.
     #[error("[tls]: {0}")]
     Tls(#[from] TlsError),
+    /// HTTP must not go on without what was asked for.
+    #[error("http_tls in [control] is set, and there is no [tls]")]
+    NoTls,
     /// The data plane.
     #[error(transparent)]
     Data(#[from] StartError),
@@ -83,7 +90,9 @@ impl RunError {
     pub fn exit_code(&self) -> u8 {
         match self {
             // The folder is missing, the address is taken or not ours, the token is open to others.
-            Self::Socket(_) | Self::Http { .. } | Self::Token { .. } | Self::Tls(_) => 2,
+            Self::Socket(_) | Self::Http { .. } | Self::Token { .. } | Self::NoTls => 2,
+            // Files that do not fit, or can't be read, may do when the service manager tries again.
+            Self::Tls(error) => 2 - u8::from(error.may_pass()),
             Self::Data(error) => error.kind.exit_code(),
             Self::Unclean(_) | Self::Impatient | Self::Setup(_) => 1,
         }
@@ -100,6 +109,7 @@ impl RunError {
             Self::Http { .. } => "set another http or peers in [control]".to_owned(),
             Self::Token { source, .. } => source.hint().to_owned(),
             Self::Tls(error) => error.hint().to_owned(),
+            Self::NoTls => "add [tls] with certificate and key".to_owned(),
             Self::Data(error) => error.hint.clone(),
             Self::Unclean(_) => "no data are lost; the log says what took so long".to_owned(),
             Self::Impatient => "no data are lost; give it more time next time".to_owned(),
@@ -142,7 +152,10 @@ pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunEr
             tokio::spawn(serve(listener, api::router(Arc::clone(&control)), life_max));
         }
         if let Some(listener) = http {
-            let tls = config.control.http_tls.as_ref().zip(tls.as_ref());
+            let tls = match &config.control.http_tls {
+                Some(rule) => Some((rule, tls.as_ref().ok_or(RunError::NoTls)?)),
+                None => None,
+            };
             serve_http(listener, http::router(&control, api), tls, life_max)?;
         }
         if let (Some(listener), Some(peers)) = (at, peers) {
@@ -164,7 +177,9 @@ pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunEr
             on_ready,
         )
         .await;
-        if terminator.is_some_and(|terminator| !terminator.finish(TLS_GRACE)) {
+        // After another end than an ordinary one nothing is waited for.
+        let ends_tls = terminator.filter(|_| result.is_ok());
+        if ends_tls.is_some_and(|terminator| !terminator.finish(TLS_GRACE)) {
             tracing::warn!("some TLS clients do not take the last replies");
         }
         result
@@ -182,7 +197,17 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, RunError> {
         key: tls.key.clone(),
         client_ca: tls.client_ca.clone(),
     };
-    Ok(Some(Arc::new(Tls::load(files)?)))
+    let begun = Instant::now();
+    loop {
+        match Tls::load(files.clone()) {
+            Ok(tls) => return Ok(Some(Arc::new(tls))),
+            Err(error) if error.may_pass() && begun.elapsed() < TLS_WAIT_MAX => {
+                tracing::debug!("{error}: it is tried again");
+                std::thread::sleep(TLS_WAIT_STEP);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 /// Serves HTTP, over TLS if that is asked for.

@@ -11,28 +11,22 @@ const NAME_BYTES_MAX: usize = 253;
 const BOOLEAN: u8 = 0x01;
 const OCTET_STRING: u8 = 0x04;
 const OBJECT: u8 = 0x06;
-const UTF8_STRING: u8 = 0x0c;
-const PRINTABLE_STRING: u8 = 0x13;
-const IA5_STRING: u8 = 0x16;
 const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const SEQUENCE: u8 = 0x30;
-const SET: u8 = 0x31;
 /// `[0]`: the version of a certificate.
 const VERSION: u8 = 0xa0;
 /// `[3]`: its extensions.
 const EXTENSIONS: u8 = 0xa3;
 /// `[2]` in a list of names: one of DNS.
 const DNS_NAME: u8 = 0x82;
-/// 2.5.4.3
-const COMMON_NAME: &[u8] = &[0x55, 0x04, 0x03];
 /// 2.5.29.17
 const SUBJECT_ALT_NAME: &[u8] = &[0x55, 0x1d, 0x11];
 
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Certificate {
-    /// Its common name and its DNS names, without repetitions.
+    /// Its DNS names, without repetitions.
     pub names: Vec<String>,
     /// From when on it is valid, in seconds since 1970.
     pub not_before: i64,
@@ -91,8 +85,9 @@ impl Certificate {
         let mut validity = signed.take(SEQUENCE)?;
         let not_before = time(validity.any()?)?;
         let not_after = time(validity.any()?)?;
+        // An authority that may only sign some names is not held to that in the common name of its subject.
+        let _subject = signed.take(SEQUENCE)?;
         let mut names = Vec::new();
-        common_names(signed.take(SEQUENCE)?, &mut names);
         while let Some((tag, content)) = signed.any() {
             if tag == EXTENSIONS {
                 alternative_names(content, &mut names);
@@ -115,18 +110,6 @@ impl Certificate {
             return Err(format!("the certificate expired {hours} h ago"));
         }
         Ok(())
-    }
-}
-
-fn common_names(mut subject: Der<'_>, names: &mut Vec<String>) {
-    while let Some(mut set) = subject.take(SET) {
-        while let Some(mut attribute) = set.take(SEQUENCE) {
-            if attribute.take(OBJECT).is_some_and(|object| object.0 == COMMON_NAME)
-                && let Some((UTF8_STRING | PRINTABLE_STRING | IA5_STRING, text)) = attribute.any()
-            {
-                add(text.0, names);
-            }
-        }
     }
 }
 
@@ -204,7 +187,11 @@ mod tests {
     use rcgen::{CertificateParams, DnType, KeyPair, date_time_ymd};
 
     fn sample() -> Vec<u8> {
-        let names = vec!["host-a.example".to_owned(), "10.0.0.7".to_owned()];
+        signed(&["host-a.example", "10.0.0.7"])
+    }
+
+    fn signed(names: &[&str]) -> Vec<u8> {
+        let names = names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let mut params = CertificateParams::new(names).expect("names");
         params.distinguished_name.push(DnType::OrganizationName, "not a name");
         params.distinguished_name.push(DnType::CommonName, "vm host");
@@ -217,12 +204,21 @@ mod tests {
     #[test]
     fn names_and_times_are_read() {
         let certificate = Certificate::read(&sample()).expect("a certificate");
-        assert_eq!(certificate.names, ["vm host", "host-a.example"], "an address is no name");
+        assert_eq!(certificate.names, ["host-a.example"], "an address is no name");
         assert_eq!(certificate.not_before, 946_598_400);
         assert_eq!(certificate.not_after, 2_592_777_600);
         certificate.check_time(1_800_000_000).expect("it is valid");
         assert!(certificate.check_time(946_598_399).expect_err("early").contains("not valid yet"));
         assert!(certificate.check_time(2_592_777_601).expect_err("late").contains("expired"));
+    }
+
+    /// A common name is not held to what its authority may sign.
+    #[test]
+    fn a_common_name_is_no_name() {
+        for names in [&[][..], &["10.0.0.7"]] {
+            let certificate = Certificate::read(&signed(names)).expect("a certificate");
+            assert_eq!(certificate.names, [""; 0]);
+        }
     }
 
     #[test]

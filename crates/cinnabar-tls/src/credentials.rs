@@ -2,19 +2,18 @@
 
 use crate::HANDSHAKE_MAX;
 use crate::certificate::Certificate;
-use crate::files::{Files, Stamp, TlsError, certificates, content, key};
-use rustls::crypto::{CryptoProvider, ring};
-use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{RootCertStore, ServerConfig, ServerConnection};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant, SystemTime};
+use crate::files::{Files, TlsError};
+use crate::loading::{Looked, Served};
+use rustls::{ServerConfig, ServerConnection};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::time::timeout;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// The files are looked at for a new connection, at most so often.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// How often the files are looked at.
+const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 /// Time for a client that is refused to read why.
 const LINGER_MAX: Duration = Duration::from_secs(1);
@@ -26,56 +25,50 @@ pub enum Clients {
     Any,
     /// They need one of the authority in `client_ca`.
     Known,
+    /// The same, and TLS 1.3: their connections last, and that of TLS 1.2 can't change keys.
+    OfVolumes,
 }
 
 /// See the module. One for the whole daemon.
 #[derive(Debug)]
 pub struct Tls {
-    files: Files,
-    state: Mutex<State>,
+    shared: Arc<Shared>,
+    knows_clients: bool,
 }
 
 #[derive(Debug)]
-struct State {
-    stamps: [Option<Stamp>; 3],
-    looked: Instant,
-    loaded: Loaded,
-}
-
-/// What new connections are served with.
-#[derive(Clone, Debug)]
-struct Loaded {
-    any: Arc<ServerConfig>,
-    known: Option<Arc<ServerConfig>>,
+struct Shared {
+    /// Held while files are read, which may take any time. Connections never wait for it.
+    looked: Mutex<Looked>,
+    /// Held only to take or to put what is in it.
+    served: Mutex<Served>,
 }
 
 impl Tls {
-    /// Reads the files. A certificate that is not valid at this time is only warned of: volumes without TLS
-    /// are served anyway, and another certificate may come.
+    /// Reads the files, and looks for changes of them from now on. A certificate that is not valid at this
+    /// time is only warned of: volumes without TLS are served anyway, and another certificate may come.
     ///
     /// # Errors
     /// What can't be used.
     pub fn load(files: Files) -> Result<Self, TlsError> {
-        let stamps = files.stamps();
-        let (loaded, time) = load(&files)?;
-        if let Err(error) = time {
-            tracing::warn!("{error}: TLS clients will refuse it; {}", error.hint());
-        }
-        Ok(Self { files, state: Mutex::new(State { stamps, looked: Instant::now(), loaded }) })
+        let knows_clients = files.client_ca.is_some();
+        let looked = Looked::new(files)?;
+        let served = Mutex::new(looked.served()?);
+        let shared = Arc::new(Shared { looked: Mutex::new(looked), served });
+        let looks = Arc::downgrade(&shared);
+        let thread = std::thread::Builder::new().name("tls-files".into());
+        thread.spawn(move || look_at(&looks)).map_err(TlsError::Thread)?;
+        Ok(Self { shared, knows_clients })
     }
 
-    /// Reads the files again, whether they have changed or not, for connections from now on. What can't be
-    /// used, or is not valid now, changes nothing.
+    /// Reads the files again, whether they have changed or not, for connections from now on. The certificate
+    /// with its key, and the authority of clients, are each what they were if they can't be used. Waits for
+    /// the files.
     ///
     /// # Errors
-    /// Why it is still what it was.
+    /// Why something is still what it was.
     pub fn reload(&self) -> Result<(), TlsError> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.stamps = self.files.stamps();
-        let (loaded, time) = load(&self.files)?;
-        time?;
-        state.loaded = loaded;
-        Ok(())
+        self.shared.look(true)
     }
 
     /// The names that a client has proved to be its own.
@@ -87,7 +80,7 @@ impl Tls {
 
     /// Whether there is an authority of clients, so that they can be known.
     pub fn knows_clients(&self) -> bool {
-        self.files.client_ca.is_some()
+        self.knows_clients
     }
 
     /// Makes a client's connection one of TLS.
@@ -115,34 +108,35 @@ impl Tls {
 
     /// What a connection is served with that comes now. `None`: no client can be known.
     fn config(&self, clients: Clients) -> Option<Arc<ServerConfig>> {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        if state.looked.elapsed() >= LOOK_EVERY {
-            state.looked = Instant::now();
-            let stamps = self.files.stamps();
-            if stamps != state.stamps {
-                state.stamps = stamps;
-                self.follow(&mut state);
-            }
-        }
+        let served = self.shared.served.lock().unwrap_or_else(PoisonError::into_inner);
         match clients {
-            Clients::Any => Some(Arc::clone(&state.loaded.any)),
-            Clients::Known => state.loaded.known.clone(),
+            Clients::Any => Some(Arc::clone(&served.any)),
+            Clients::Known => served.known.clone(),
+            Clients::OfVolumes => served.volumes.clone(),
         }
     }
+}
 
-    /// Some file is another one.
-    fn follow(&self, state: &mut State) {
-        match load(&self.files).and_then(|(loaded, time)| time.map(|()| loaded)) {
-            Ok(loaded) => {
-                state.loaded = loaded;
-                tracing::info!("TLS certificates were read again");
-            }
-            // Two files are not replaced at once: a key that does not fit is followed by one that does.
-            Err(error) => {
-                let hint = error.hint();
-                tracing::warn!("{error}: TLS goes on with the certificate before it; {hint}");
-            }
+impl Shared {
+    fn look(&self, must: bool) -> Result<(), TlsError> {
+        let mut looked = self.looked.lock().unwrap_or_else(PoisonError::into_inner);
+        let (taken, result) = looked.again(must);
+        if taken {
+            let new = looked.served()?;
+            *self.served.lock().unwrap_or_else(PoisonError::into_inner) = new;
+            tracing::info!("TLS certificates were read again");
         }
+        result
+    }
+}
+
+/// Looks at the files for as long as [`Tls`] lives.
+fn look_at(shared: &Weak<Shared>) {
+    loop {
+        std::thread::sleep(LOOK_EVERY);
+        let Some(shared) = shared.upgrade() else { return };
+        // The log has what went wrong.
+        let _told = shared.look(false);
     }
 }
 
@@ -152,56 +146,4 @@ async fn linger<S: AsyncRead + AsyncWrite + Unpin>(mut stream: S) {
     let mut buffer = [0; 4096];
     let _told = stream.shutdown().await;
     while stream.read(&mut buffer).await.is_ok_and(|read| read > 0) {}
-}
-
-/// Reads the files; what is wrong with the time of the certificate apart.
-fn load(files: &Files) -> Result<(Loaded, Result<(), TlsError>), TlsError> {
-    let provider = Arc::new(ring::default_provider());
-    let chain = certificates(&files.certificate)?;
-    let own = chain.first().and_then(|own| Certificate::read(own));
-    let own = own.ok_or_else(|| content(&files.certificate, &"it is no certificate of X.509"))?;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let time = own.check_time(now.as_secs().cast_signed());
-    let time = time.map_err(|why| TlsError::Time { path: files.certificate.clone(), why });
-    let key = key(&files.key)?;
-
-    let config = |roots: Option<RootCertStore>| -> Result<Arc<ServerConfig>, TlsError> {
-        let builder = builder(&provider).map_err(|error| content(&files.certificate, &error))?;
-        let builder = match (roots, &files.client_ca) {
-            (Some(roots), Some(path)) => {
-                let made = WebPkiClientVerifier::builder_with_provider(
-                    Arc::new(roots),
-                    Arc::clone(&provider),
-                );
-                let verifier = made.build().map_err(|error| content(path, &error))?;
-                builder.with_client_cert_verifier(verifier)
-            }
-            _ => builder.with_no_client_auth(),
-        };
-        let mut config = builder
-            .with_single_cert(chain.clone(), key.clone_key())
-            .map_err(|error| content(&files.key, &error))?;
-        // Each connection proves who it is: a client that has lost its right must not resume.
-        config.session_storage = Arc::new(NoServerSessionStorage {});
-        config.send_tls13_tickets = 0;
-        Ok(Arc::new(config))
-    };
-    let known = match &files.client_ca {
-        None => None,
-        Some(path) => {
-            let mut roots = RootCertStore::empty();
-            for authority in certificates(path)? {
-                roots.add(authority).map_err(|error| content(path, &error))?;
-            }
-            Some(config(Some(roots))?)
-        }
-    };
-    Ok((Loaded { any: config(None)?, known }, time))
-}
-
-type Builder = rustls::ConfigBuilder<ServerConfig, rustls::WantsVerifier>;
-
-/// TLS 1.2 and 1.3.
-fn builder(provider: &Arc<CryptoProvider>) -> Result<Builder, rustls::Error> {
-    ServerConfig::builder_with_provider(Arc::clone(provider)).with_safe_default_protocol_versions()
 }

@@ -68,6 +68,17 @@ pub enum TlsError {
         /// Why.
         why: String,
     },
+    /// The key can't be used, or is that of another certificate.
+    #[error("{}: {why}", path.display())]
+    Key {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// There is no room for a thread that looks at the files.
+    #[error("no thread can be started: {0}")]
+    Thread(io::Error),
     /// It is too late, or too early.
     #[error("{}: {why}", path.display())]
     Time {
@@ -79,6 +90,11 @@ pub enum TlsError {
 }
 
 impl TlsError {
+    /// Whether it may go by itself: files that are being replaced, one after the other, or storage that fails.
+    pub const fn may_pass(&self) -> bool {
+        matches!(self, Self::Io { .. } | Self::Key { .. } | Self::Thread(_))
+    }
+
     /// A line that helps.
     pub const fn hint(&self) -> &'static str {
         match self {
@@ -87,7 +103,8 @@ impl TlsError {
             }
             Self::Mode { .. } => "chmod 0600 it; if others may have read it, make another key",
             Self::Owner { .. } => "chown it to the daemon's account or root",
-            Self::Nothing { .. } | Self::Content { .. } => {
+            Self::Thread(_) => "check the limits of the process: ulimit -a",
+            Self::Nothing { .. } | Self::Content { .. } | Self::Key { .. } => {
                 "files are PEM: certificate has the daemon's own first, and key is the key of that one"
             }
             Self::Time { .. } => "put a certificate in its place that is valid now",
@@ -103,16 +120,14 @@ pub(crate) struct Stamp {
     changed: (i64, i64),
 }
 
-impl Files {
-    /// Of each file; `None` of one that can't be looked at.
-    pub(crate) fn stamps(&self) -> [Option<Stamp>; 3] {
-        [Some(&self.certificate), Some(&self.key), self.client_ca.as_ref()].map(|path| {
-            let found = std::fs::metadata(path?).ok()?;
-            let place = (found.dev(), found.ino());
-            // The change time, not that of the content: `cp -p` and `mv` keep that one.
-            let changed = (found.ctime(), found.ctime_nsec());
-            Some(Stamp { place, len: found.len(), changed })
-        })
+impl Stamp {
+    /// Of the file that a path names now; `None` of one that can't be looked at.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let found = std::fs::metadata(path).ok()?;
+        let place = (found.dev(), found.ino());
+        // The change time, not that of the content: `cp -p` and `mv` keep that one.
+        let changed = (found.ctime(), found.ctime_nsec());
+        Some(Self { place, len: found.len(), changed })
     }
 }
 

@@ -10,7 +10,9 @@
 pub mod certificate;
 mod credentials;
 mod files;
+mod loading;
 mod pump;
+mod sessions;
 mod terminator;
 
 pub use credentials::{Clients, Tls};

@@ -111,6 +111,7 @@ impl Control {
         };
         if !input.dry_run {
             self.carry_out(&plan.steps, &mut report.changes).await;
+            report.warnings.extend(self.reload_tls().await);
             let read = settle(was, *new, &plan.steps, &report);
             self.note(|configured| *configured = read);
             tell(&report);

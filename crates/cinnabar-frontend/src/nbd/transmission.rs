@@ -208,6 +208,14 @@ impl<M: RawMemory> Transmission<M> {
         !matches!(self.phase, Phase::Between)
     }
 
+    /// Whether the client says next that it leaves.
+    #[must_use]
+    pub fn is_goodbye(&self, input: &[u8]) -> bool {
+        let next = input.first_chunk::<{ proto::REQUEST_BYTES }>();
+        let request = next.filter(|_| !self.in_payload()).and_then(Request::decode);
+        request.is_some_and(|request| request.command == command::DISC)
+    }
+
     /// Takes bytes off the front of `input` until a request is whole; returns how many.
     pub fn step(
         &mut self,

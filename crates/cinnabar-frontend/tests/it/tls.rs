@@ -7,7 +7,7 @@ use crate::sample::{Listed, export};
 use cinnabar_frontend::nbd::handshake::{Handshake, Step};
 use cinnabar_frontend::nbd::proto::{option as opt, option_reply as rep};
 use cinnabar_frontend::nbd::{
-    Address, DisconnectReason, ExportId, Handover, Limits, ListenError, StartTls,
+    Address, DisconnectReason, ExportId, Handover, Limits, ListenError, StartTls, TlsSession,
 };
 use cinnabar_frontend::{SocketAccess, TlsAccess};
 use std::io::{Read, Write};
@@ -124,12 +124,19 @@ struct Relay {
     refuses: bool,
     /// Of each client: what was to be sent first.
     preludes: Mutex<Vec<Vec<u8>>>,
+    /// Of each client: what the server learns of it.
+    sessions: Mutex<Vec<Arc<TlsSession>>>,
 }
 
 impl Relay {
     fn new(names: Option<&[&str]>) -> Arc<Self> {
         let names = names.map(|names| names.iter().map(|name| (*name).to_owned()).collect());
-        Arc::new(Self { names, refuses: false, preludes: Mutex::default() })
+        Arc::new(Self {
+            names,
+            refuses: false,
+            preludes: Mutex::default(),
+            sessions: Mutex::default(),
+        })
     }
 }
 
@@ -150,6 +157,7 @@ impl StartTls for Relay {
             return true;
         };
         session.established(names.clone());
+        self.sessions.lock().expect("no panic").push(Arc::clone(&session));
         let (client_again, plain_again) =
             (client.try_clone().expect("a socket"), plain.try_clone().expect("a socket"));
         std::thread::spawn(move || pass(&client, &plain));
@@ -263,13 +271,42 @@ fn handshakes_that_fail_are_told_apart() {
     assert!(running.ended(DisconnectReason::TlsFailed, 1));
 
     let names = Some(Vec::new());
-    let full = Arc::new(Relay { names, refuses: true, preludes: Mutex::default() });
+    let full = Arc::new(Relay {
+        names,
+        refuses: true,
+        preludes: Mutex::default(),
+        sessions: Mutex::default(),
+    });
     let running = serve(&full, Limits::default(), &[]);
     let mut client = greet(&running);
     client.send(&starttls());
     assert!(client.is_closed());
     assert!(running.ended(DisconnectReason::TooManyConnections, 1));
     assert_eq!(running.stats().connections, 0);
+}
+
+/// The client may be back by then, and have written the same blocks on another connection.
+#[test]
+fn nothing_is_taken_of_a_connection_that_was_cut() {
+    for leaves in [false, true] {
+        let relay = Relay::new(Some(&["a"]));
+        let running = serve(&relay, Limits::default(), &[]);
+        let mut client = greet(&running);
+        client.send(&starttls());
+        assert_eq!(client.option_reply().kind, rep::ACK);
+        assert_eq!(client.go("vm1").kind, rep::ACK);
+        assert_eq!(client.write(0, &[7; 4096]), 0);
+        relay.sessions.lock().expect("no panic")[0].failed("it was cut".into());
+        let mut request = [0; 28];
+        request[..4].copy_from_slice(&0x2560_9513_u32.to_be_bytes());
+        request[7] = if leaves { 2 } else { 0 };
+        request[24..].copy_from_slice(&4096_u32.to_be_bytes());
+        client.send(&request);
+        assert!(client.is_closed());
+        let reason = if leaves { DisconnectReason::Requested } else { DisconnectReason::Broken };
+        assert!(running.ended(reason, 1), "{reason}");
+        assert_eq!(running.stats().disconnects(reason), 1);
+    }
 }
 
 /// Time counts from the connection's begin, whatever was said in plain text.

@@ -7,7 +7,7 @@ use rcgen::{
 };
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use rustls::{ClientConfig, RootCertStore};
+use rustls::{ClientConfig, RootCertStore, SupportedProtocolVersion};
 use std::fs::{Permissions, set_permissions, write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -50,7 +50,10 @@ impl Authority {
 
     /// A certificate of a name, for servers or for clients.
     pub(crate) fn sign(&self, name: &str, server: bool, valid: Valid) -> Signed {
-        let names = if server { vec![name.to_owned(), "127.0.0.1".to_owned()] } else { Vec::new() };
+        let mut names = vec![name.to_owned()];
+        if server {
+            names.push("127.0.0.1".to_owned());
+        }
         let mut params = CertificateParams::new(names).expect("names");
         params.distinguished_name.push(DnType::CommonName, name);
         params.use_authority_key_identifier_extension = true;
@@ -91,13 +94,22 @@ pub(crate) fn install(folder: &Path, server: &Signed, clients: &Authority) -> Fi
 
 /// A client that trusts `authority` and shows `own`.
 pub(crate) fn client(authority: &Authority, own: Option<&Signed>) -> Arc<ClientConfig> {
+    client_of(authority, own, rustls::DEFAULT_VERSIONS)
+}
+
+/// The same, of these versions of TLS.
+pub(crate) fn client_of(
+    authority: &Authority,
+    own: Option<&Signed>,
+    versions: &[&'static SupportedProtocolVersion],
+) -> Arc<ClientConfig> {
     let mut roots = RootCertStore::empty();
     let root = CertificateDer::from_pem_slice(authority.pem.as_bytes()).expect("PEM");
     roots.add(root).expect("a certificate");
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
-        .with_safe_default_protocol_versions()
-        .expect("both")
+        .with_protocol_versions(versions)
+        .expect("there are some")
         .with_root_certificates(roots);
     Arc::new(match own {
         None => builder.with_no_client_auth(),

@@ -54,7 +54,10 @@ impl World {
 
     /// A connection in plain text, greeted.
     pub(crate) fn connect(&self) -> TcpStream {
-        let mut stream = TcpStream::connect(self.at).expect("it listens");
+        Self::greeted(TcpStream::connect(self.at).expect("it listens"))
+    }
+
+    fn greeted(mut stream: TcpStream) -> TcpStream {
         stream.set_read_timeout(Some(Duration::from_secs(20))).expect("a time");
         stream.set_write_timeout(Some(Duration::from_secs(20))).expect("a time");
         let mut greeting = [0; 18];
@@ -65,18 +68,35 @@ impl World {
 
     /// The same after STARTTLS.
     pub(crate) fn starttls(&self) -> TcpStream {
-        let mut stream = self.connect();
-        send(&mut stream, 5, &[]).expect("it reads");
-        assert_eq!(reply(&mut stream).expect("an answer").0, ACK);
-        stream
+        granted(self.connect())
+    }
+
+    /// The same from another address of this host.
+    pub(crate) fn starttls_from(&self, address: [u8; 4]) -> TcpStream {
+        use rustix::net::{AddressFamily, SocketType, bind, connect, socket};
+        let fd = socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        bind(&fd, &SocketAddr::from((address, 0))).expect("an address of this host");
+        connect(&fd, &self.at).expect("it listens");
+        granted(Self::greeted(TcpStream::from(fd)))
     }
 
     /// And over TLS.
     pub(crate) fn secure(&self, config: Arc<ClientConfig>) -> Secure {
-        let name = ServerName::try_from("cache.example").expect("a name");
-        let connection = ClientConnection::new(config, name).expect("it is possible");
-        StreamOwned::new(connection, self.starttls())
+        secure(config, self.starttls())
     }
+}
+
+fn granted(mut stream: TcpStream) -> TcpStream {
+    send(&mut stream, 5, &[]).expect("it reads");
+    assert_eq!(reply(&mut stream).expect("an answer").0, ACK);
+    stream
+}
+
+/// TLS over a connection that is ready for it.
+pub(crate) fn secure(config: Arc<ClientConfig>, stream: TcpStream) -> Secure {
+    let name = ServerName::try_from("cache.example").expect("a name");
+    let connection = ClientConnection::new(config, name).expect("it is possible");
+    StreamOwned::new(connection, stream)
 }
 
 pub(crate) type Secure = StreamOwned<ClientConnection, TcpStream>;

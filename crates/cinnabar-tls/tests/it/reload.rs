@@ -90,11 +90,31 @@ fn a_certificate_that_will_not_do_changes_nothing() {
         let error = world.tls.reload().expect_err(what);
         assert!(error.to_string().contains(what), "{what}: {error}");
         assert!(!error.hint().is_empty());
-        std::thread::sleep(Duration::from_millis(1100));
+        std::thread::sleep(Duration::from_millis(2200));
         assert!(enters(&world, authority, authority), "{what}: the one before it is served");
     }
     install(folder, &other, authority);
     world.tls.reload().expect("they fit");
+}
+
+/// To bar the clients of an authority does not wait for the daemon's own certificate.
+#[test]
+fn an_authority_is_replaced_while_the_certificate_will_not_do() {
+    let world = World::new(&[]);
+    let (folder, old) = (world.folder.path(), &world.authority);
+    let new = Authority::new();
+    install(folder, &old.sign("cache.example", true, Valid::Past), &new);
+    let signed = |signer: &Authority| {
+        let own = signer.sign("host-a", false, Valid::Now);
+        let mut stream = world.secure(client(old, Some(&own)));
+        go(&mut stream).is_ok_and(|(kind, _)| kind == ACK)
+    };
+    let until = Instant::now() + Duration::from_secs(20);
+    while !signed(&new) {
+        assert!(Instant::now() < until, "the new authority is not taken");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    assert!(!signed(old), "clients of the old authority are out");
 }
 
 #[test]

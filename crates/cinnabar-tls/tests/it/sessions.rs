@@ -1,7 +1,7 @@
 //! Sessions from their handshake to their end.
 
-use crate::authority::{Authority, Valid, client};
-use crate::nbd::{ACK, ERR_POLICY, World, go, read, reply, send, write};
+use crate::authority::{Authority, Valid, client, client_of};
+use crate::nbd::{ACK, ERR_POLICY, World, go, read, reply, secure, send, write};
 use cinnabar_frontend::nbd::{DisconnectReason, ExportId};
 use std::io::{Read, Write};
 use std::time::{Duration, Instant};
@@ -132,33 +132,44 @@ fn garbage_in_place_of_a_handshake_ends_the_connection() {
     assert!(world.terminator.finish(Duration::from_secs(10)), "nothing is left");
 }
 
-/// Clients that begin and say nothing more hold places for a while; nothing else waits for them.
+/// Clients that begin and say nothing more hold places of their own address for a while; nothing else waits for
+/// them.
 #[test]
 fn handshakes_that_stall_are_bounded_and_end() {
     let world = World::new(&[]);
     let begun = Instant::now();
-    let stalled: Vec<_> = (0..64)
+    let stalled: Vec<_> = (0..100)
         .map(|_| {
             let mut stream = world.starttls();
             stream.write_all(&[0x16, 3, 1]).expect("it reads");
             stream
         })
         .collect();
-    // One more is turned away at once.
-    let mut more = world.connect();
-    send(&mut more, 5, &[]).expect("it reads");
-    assert!(reply(&mut more).is_err(), "no place is free");
-    assert!(world.running.ended(DisconnectReason::TooManyConnections, 1));
+    // Another host is served at once.
+    let own = world.authority.sign("host-a", false, Valid::Now);
+    let config = client(&world.authority, Some(&own));
+    let mut other = secure(config, world.starttls_from([127, 0, 0, 2]));
+    assert_eq!(go(&mut other).expect("an answer").0, ACK);
     assert!(begun.elapsed() < Duration::from_secs(9), "the machine is too slow for this test");
     for mut stream in stalled {
         assert!(matches!(stream.read(&mut [0; 1]), Ok(0) | Err(_)));
     }
-    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() < Duration::from_secs(16), "{:?}", begun.elapsed());
+    drop(other);
     // Their places are free again.
     assert!(world.terminator.finish(Duration::from_secs(10)));
-    let own = world.authority.sign("host-a", false, Valid::Now);
     let mut stream = world.secure(client(&world.authority, Some(&own)));
     assert_eq!(go(&mut stream).expect("an answer").0, ACK);
+}
+
+/// What TLS 1.2 encrypts with one key is bounded, and it can't change keys.
+#[test]
+fn volumes_are_served_over_tls_1_3_only() {
+    let world = World::new(&[]);
+    let own = world.authority.sign("host-a", false, Valid::Now);
+    let old = client_of(&world.authority, Some(&own), &[&rustls::version::TLS12]);
+    assert!(go(&mut world.secure(old)).is_err());
+    assert!(world.running.ended(DisconnectReason::TlsFailed, 1));
 }
 
 /// A client that reads nothing holds up nobody but itself, and bounded memory.
@@ -195,4 +206,6 @@ fn a_client_that_reads_nothing_is_ended() {
     world.running.run(|host| host.skipped_ns += 61_000_000_000);
     assert!(world.running.ended(DisconnectReason::OutputStalled, 1));
     assert!(world.running.nothing_is_held());
+    // What is on its way to it is given up soon after, not when each piece of it has waited for a minute.
+    assert!(world.terminator.finish(Duration::from_secs(15)), "a session outlives its connection");
 }

@@ -329,8 +329,14 @@ impl<M: RawMemory> Connection<M> {
         };
         let shared = &mut *turn.shared;
         let past = shared.past.get(&export).copied().unwrap_or_default();
+        // The client may be back on another connection by now: what it asked for on this one before it was cut
+        // must not come behind that.
+        let is_cut = self.tls.as_ref().is_some_and(|link| link.session.failure().is_some());
         let mut taken = 0;
         let outcome = loop {
+            if is_cut && !stream.is_goodbye(&input[taken..]) {
+                break Some(Outcome::Close(DisconnectReason::Broken));
+            }
             let mut room = Grant {
                 own: &mut self.load,
                 past,
