@@ -16,8 +16,7 @@ const NAME_BYTES_MAX: usize = 253;
 const THREADS_MAX: u64 = 64;
 /// Unless the configuration says otherwise.
 const THREADS: u64 = 2;
-const NAMES_HINT: &str =
-    "write DNS names of certificates: tls_allow = [\"host-a.example\"]";
+const NAMES_HINT: &str = "write DNS names of certificates: tls_allow = [\"host-a.example\"]";
 
 /// Reads `[tls]`.
 pub(super) fn read_tls(
