@@ -67,7 +67,7 @@ pub fn edited(text: &str, edit: &Edit, base: &Path) -> Result<String, SettingErr
                 SettingError::new("name", message, hint)
             })?;
             for (key, setting) in keys {
-                set(table, *key, setting)?;
+                set(table, key, setting)?;
             }
         }
         Edit::Remove(name) => remove(&mut document, name),

@@ -59,9 +59,6 @@ impl ReplaceError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Changed(_) => "have it read first: cinnabar reload",
-            Self::NotAFile(_) | Self::Linked(_) | Self::Mounted(_) | Self::Listed(_) => {
-                "make the change with an editor, and have it read: cinnabar reload"
-            }
             Self::Owner { .. } => {
                 "run the daemon as root with CAP_CHOWN, or give the file to its account"
             }
@@ -71,7 +68,13 @@ impl ReplaceError {
             Self::Io { source, .. } if source.kind() == io::ErrorKind::PermissionDenied => {
                 "let the daemon's account write the file and its folder, or make the change with an editor"
             }
-            Self::Io { .. } => "make the change with an editor, and have it read: cinnabar reload",
+            Self::NotAFile(_)
+            | Self::Linked(_)
+            | Self::Mounted(_)
+            | Self::Listed(_)
+            | Self::Io { .. } => {
+                "make the change with an editor, and have it read: cinnabar reload"
+            }
         }
     }
 }
