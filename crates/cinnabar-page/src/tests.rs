@@ -349,6 +349,8 @@ fn points_that_end_at_other_moments_make_no_dip() {
     let mut data = data(&["vm1", "vm2"]);
     // It was attached again: its points end two minutes before those of the other.
     data.shares[1].1.iter_mut().for_each(|point| point.at_s -= 120);
+    // One of them was late, and fell into the next step.
+    data.shares[1].1[50].at_s += 130;
     // And for a while there was no daemon.
     data.shares.iter_mut().for_each(|(_, points)| drop(points.drain(100..120)));
     let csv = figure("shares", &data).expect("a chart").csv();

@@ -143,15 +143,22 @@ fn stacked(data: &Data, title: &str, of: impl Fn(&Point) -> u32) -> Sheet {
     let step_s = data.range.step(data.now_ms).seconds().max(1);
     let slot = |point: &Point| point.at_s.div_ceil(step_s);
     let mut by_slot: BTreeMap<u32, (u32, Vec<f64>)> = BTreeMap::new();
+    for point in largest.iter().flat_map(|(_, at)| &data.shares[*at].1) {
+        let (at_s, _) = by_slot.entry(slot(point)).or_insert_with(|| (0, vec![0.0; width]));
+        *at_s = point.at_s.max(*at_s);
+    }
     for (place, (_, at)) in largest.iter().enumerate() {
         let points = &data.shares[*at].1;
-        for (number, point) in points.iter().enumerate() {
-            if points.get(number + 1).is_some_and(|next| slot(next) == slot(point)) {
-                continue;
+        let mut next = 0;
+        for (now, (_, row)) in &mut by_slot {
+            while points.get(next).is_some_and(|point| slot(point) <= *now) {
+                next += 1;
             }
-            let (at_s, row) = by_slot.entry(slot(point)).or_insert_with(|| (0, vec![0.0; width]));
-            *at_s = point.at_s.max(*at_s);
-            row[place.min(width - 1)] += f64::from(of(point)) * BLOCK_BYTES as f64;
+            let last = next.checked_sub(1).map(|last| &points[last]);
+            // The last of a step counts, and for one more step: a point that is late leaves one out.
+            if let Some(last) = last.filter(|last| now - slot(last) <= 1) {
+                row[place.min(width - 1)] += f64::from(of(last)) * BLOCK_BYTES as f64;
+            }
         }
     }
     let mut sheet = Sheet::over_time(title, "bytes of the cache", Unit::Bytes, &[]);
