@@ -35,13 +35,13 @@ pub(crate) type Client = TlsStream<BufReader<TcpStream>>;
 /// The client's side ended otherwise than TLS says, or failed.
 pub(crate) async fn pump(
     client: Client,
-    socket: impl AsFd,
+    socket: &impl AsFd,
     plain: &mut UnixStream,
 ) -> io::Result<()> {
     let (mut from_client, to_client) = tokio::io::split(client);
     let (from_server, to_server) = plain.split();
     let ended = {
-        let mut inbound = pin!(inbound(&mut from_client, &socket, to_server));
+        let mut inbound = pin!(inbound(&mut from_client, socket, to_server));
         let mut outbound = pin!(outbound(from_server, to_client));
         tokio::select! {
             biased;

@@ -110,7 +110,7 @@ impl Carried<'_> {
         let client = opened.map_err(|_| late())??;
         session.established();
         self.told.established(Tls::names(client.get_ref().1));
-        pump(client, watched, plain).await
+        pump(client, &watched, plain).await
     }
 }
 
