@@ -39,16 +39,13 @@ impl Control {
             });
             works.await.ok()
         };
-        match tokio::time::timeout(wait_max, works).await {
-            Ok(done) => done.ok_or_else(CommandError::gone),
-            Err(_) => {
-                let seconds = wait_max.as_secs();
-                let message =
-                    format!("the configuration or a device does not answer within {seconds} s");
-                let hint = "look for storage that hangs: dmesg, mount";
-                Err(CommandError::new(CommandErrorKind::Busy, message, hint))
-            }
+        if let Ok(done) = tokio::time::timeout(wait_max, works).await {
+            return done.ok_or_else(CommandError::gone);
         }
+        let seconds = wait_max.as_secs();
+        let message = format!("the configuration or a device does not answer within {seconds} s");
+        let hint = "look for storage that hangs: dmesg, mount";
+        Err(CommandError::new(CommandErrorKind::Busy, message, hint))
     }
 }
 

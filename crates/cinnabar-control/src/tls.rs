@@ -143,13 +143,11 @@ impl Listen for TlsListener {
                 continue;
             };
             return Ok(Box::pin(async move {
-                let opened = match timeout(HANDSHAKE_MAX, rule.open(stream)).await {
-                    Ok(opened) => opened,
-                    Err(_) => {
-                        let message = format!("no handshake within {} s", HANDSHAKE_MAX.as_secs());
-                        Err(io::Error::new(io::ErrorKind::TimedOut, message))
-                    }
-                };
+                let opened = timeout(HANDSHAKE_MAX, rule.open(stream)).await;
+                let opened = opened.unwrap_or_else(|_| {
+                    let message = format!("no handshake within {} s", HANDSHAKE_MAX.as_secs());
+                    Err(io::Error::new(io::ErrorKind::TimedOut, message))
+                });
                 drop(opening);
                 if let Err(error) = &opened {
                     rule.warn(peer, error);

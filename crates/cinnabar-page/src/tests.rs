@@ -354,7 +354,7 @@ fn points_that_end_at_other_moments_make_no_dip() {
     // And for a while there was no daemon.
     data.shares.iter_mut().for_each(|(_, points)| drop(points.drain(100..120)));
     let csv = figure("shares", &data).expect("a chart").csv();
-    let rows: Vec<&str> = csv.trim().split("\r\n").skip(1).collect();
+    let rows: Vec<&str> = csv.trim().lines().skip(1).collect();
     assert!(rows.iter().all(|row| !row.ends_with(",0") && !row.contains(",0,")), "{csv:.2000}");
     let empty = rows.iter().filter(|row| row.ends_with(",,")).count();
     assert_eq!((rows.len(), empty), (288 - 20 + 1, 1), "{csv:.500}");

@@ -21,13 +21,16 @@ const KEPT_THEN: Duration = Duration::from_secs(1);
 /// Answers to questions of a kind that are kept at a time.
 const KEPT_MAX: usize = 64;
 
+/// An allocator, and a size in blocks, beside those that are.
+type Supposed = (Option<String>, Option<u64>);
+
 /// See the module.
 #[derive(Debug)]
 pub(super) struct Answers {
     control: Arc<Control>,
     plans: Kept<usize, Result<HistoryReport, Trouble>>,
     explains: Kept<String, Result<ExplainReport, Trouble>>,
-    what_ifs: Kept<(Option<String>, Option<u64>), [Result<PlanReport, Trouble>; 2]>,
+    what_ifs: Kept<Supposed, [Result<PlanReport, Trouble>; 2]>,
 }
 
 impl Answers {
