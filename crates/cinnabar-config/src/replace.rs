@@ -4,7 +4,7 @@
 //! in one step ([`Staged::commit`]). Mode, owner and group stay. A symbolic link stays a link: the file
 //! that it leads to is replaced, in the folder of that.
 
-use rustix::fs::{AtFlags, CWD, OFlags, StatxAttributes, StatxFlags, getxattr, statx};
+use rustix::fs::{AtFlags, CWD, OFlags, StatxAttributes, StatxFlags, getxattr_query, statx};
 use std::fs::{self, File, OpenOptions, Permissions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, fchown};
@@ -215,8 +215,7 @@ fn is_mount_point(file: &Path) -> io::Result<bool> {
 }
 
 fn has_acl(file: &Path) -> io::Result<bool> {
-    // Without a buffer its length is asked for.
-    match getxattr(file, ACL, &mut [0_u8; 0]) {
+    match getxattr_query(file, ACL) {
         Ok(length) => Ok(length > 0),
         Err(rustix::io::Errno::NODATA | rustix::io::Errno::NOTSUP) => Ok(false),
         Err(error) => Err(error.into()),
