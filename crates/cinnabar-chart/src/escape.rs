@@ -30,9 +30,9 @@ fn visible(character: char) -> char {
     match character {
         '\n' | '\t' => character,
         // Turns that reach beyond their own text, and what is no character at all.
-        '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FFFE}' | '\u{FFFF}' => REPLACEMENT,
+        '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FFFE}' | '\u{FFFF}'
         // Marks that are not seen and turn what is beside them.
-        '\u{200E}' | '\u{200F}' | '\u{061C}' => REPLACEMENT,
+        | '\u{200E}' | '\u{200F}' | '\u{061C}' => REPLACEMENT,
         other if other.is_control() => REPLACEMENT,
         other => other,
     }
