@@ -30,7 +30,9 @@ fn visible(character: char) -> char {
     match character {
         '\n' | '\t' => character,
         // Turns that reach beyond their own text, and what is no character at all.
-        '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FFFE}' | '\u{FFFF}' => REPLACEMENT,
+        '\u{202A}'..='\u{202E}' | '\u{2066}'..='\u{2069}' | '\u{FFFE}' | '\u{FFFF}'
+        // Marks that are not seen and turn what is beside them.
+        | '\u{200E}' | '\u{200F}' | '\u{061C}' => REPLACEMENT,
         other if other.is_control() => REPLACEMENT,
         other => other,
     }
@@ -49,8 +51,8 @@ mod tests {
 
     #[test]
     fn what_can_not_be_seen_is_replaced() {
-        let text = "a\0b\u{1b}[31m\u{202E}c\u{FFFF}\u{85}\r\n\tgrößer";
-        let shown = "a\u{FFFD}b\u{FFFD}[31m\u{FFFD}c\u{FFFD}\u{FFFD}\u{FFFD}\n\tgrößer";
+        let text = "a\0b\u{1b}[31m\u{202E}c\u{200F}\u{FFFF}\u{85}\r\n\tgrößer";
+        let shown = "a\u{FFFD}b\u{FFFD}[31m\u{FFFD}c\u{FFFD}\u{FFFD}\u{FFFD}\u{FFFD}\n\tgrößer";
         assert_eq!(escaped(text), shown);
         assert_eq!(visible_text(text), shown);
     }
