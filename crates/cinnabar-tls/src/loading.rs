@@ -12,7 +12,6 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -171,9 +170,8 @@ impl Looked {
 
 /// Of the files of each part.
 fn stamps(files: &Files) -> ([Option<Stamp>; 2], [Option<Stamp>; 2]) {
-    let of = |path: &Path| Stamp::of(path);
-    let own = [of(&files.certificate), of(&files.key)];
-    (own, [files.client_ca.as_deref().and_then(of), None])
+    let own = [Stamp::of(&files.certificate), Stamp::of(&files.key)];
+    (own, [files.client_ca.as_deref().and_then(Stamp::of), None])
 }
 
 fn own(files: &Files, provider: &CryptoProvider) -> Result<Own, TlsError> {
