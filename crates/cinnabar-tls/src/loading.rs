@@ -12,7 +12,6 @@ use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::sign::{CertifiedKey, SingleCertAndKey};
 use rustls::version::{TLS12, TLS13};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
-use std::path::Path;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -55,7 +54,16 @@ struct Part<T> {
 struct Own {
     key: Arc<SingleCertAndKey>,
     der: CertificateDer<'static>,
-    time: Result<(), TlsError>,
+    read: Certificate,
+}
+
+impl Own {
+    /// Whether it is valid at this time.
+    fn check_time(&self, files: &Files) -> Result<(), TlsError> {
+        let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
+        let checked = self.read.check_time(now.as_secs().cast_signed());
+        checked.map_err(|why| TlsError::Time { path: files.certificate.clone(), why })
+    }
 }
 
 impl<T> Part<T> {
@@ -96,7 +104,7 @@ impl Looked {
         let provider = Arc::new(ring::default_provider());
         let (own_stamps, client_stamps) = stamps(&files);
         let own = own(&files, &provider)?;
-        if let Err(error) = &own.time {
+        if let Err(error) = own.check_time(&files) {
             tracing::warn!("{error}: TLS clients will refuse it; {}", error.hint());
         }
         let clients = clients(&files, &provider)?;
@@ -110,10 +118,10 @@ impl Looked {
         let Self { files, provider, own: own_part, clients: client_part } = self;
         let (own_stamps, client_stamps) = stamps(files);
         let own = own_part.look(own_stamps, must, |before| {
-            let mut new = own(files, provider)?;
+            let new = own(files, provider)?;
             // What is in use stays, and what is no better than that may be replaced, whatever the time.
-            if before.time.is_ok() && new.der != before.der {
-                std::mem::replace(&mut new.time, Ok(()))?;
+            if new.der != before.der && before.check_time(files).is_ok() {
+                new.check_time(files)?;
             }
             Ok(new)
         });
@@ -162,9 +170,8 @@ impl Looked {
 
 /// Of the files of each part.
 fn stamps(files: &Files) -> ([Option<Stamp>; 2], [Option<Stamp>; 2]) {
-    let of = |path: &Path| Stamp::of(path);
-    let own = [of(&files.certificate), of(&files.key)];
-    (own, [files.client_ca.as_deref().and_then(of), None])
+    let own = [Stamp::of(&files.certificate), Stamp::of(&files.key)];
+    (own, [files.client_ca.as_deref().and_then(Stamp::of), None])
 }
 
 fn own(files: &Files, provider: &CryptoProvider) -> Result<Own, TlsError> {
@@ -172,13 +179,10 @@ fn own(files: &Files, provider: &CryptoProvider) -> Result<Own, TlsError> {
     let chain = certificates(path)?;
     let first = chain.first().and_then(|der| Some((der.clone(), Certificate::read(der)?)));
     let (der, read) = first.ok_or_else(|| content(path, &"it is no certificate of X.509"))?;
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    let time = read.check_time(now.as_secs().cast_signed());
-    let time = time.map_err(|why| TlsError::Time { path: path.clone(), why });
     let made = CertifiedKey::from_der(chain, key(&files.key)?, provider);
     let key =
         made.map_err(|error| TlsError::Key { path: files.key.clone(), why: error.to_string() })?;
-    Ok(Own { key: Arc::new(SingleCertAndKey::from(key)), der, time })
+    Ok(Own { key: Arc::new(SingleCertAndKey::from(key)), der, read })
 }
 
 fn clients(
