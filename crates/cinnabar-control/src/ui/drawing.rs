@@ -82,6 +82,11 @@ mod tests {
                 let refused = beyond.await.expect("it does not panic").expect_err("it is full");
                 assert_eq!(refused.code, StatusCode::SERVICE_UNAVAILABLE);
             }
+            while now.load(Ordering::SeqCst) < AT_A_TIME {
+                tokio::task::yield_now().await;
+            }
+            // A third one would come now.
+            std::thread::sleep(Duration::from_millis(50));
             is_open.store(true, Ordering::SeqCst);
             for one in all {
                 one.await.expect("it does not panic").expect("it is drawn");
