@@ -128,7 +128,11 @@ impl Staged {
             return Err(ReplaceError::Listed(file));
         }
         // A mode that forbids to write it is meant, whoever may write the folder.
-        OpenOptions::new().write(true).open(&file).map_err(failed(&file, "can't be written"))?;
+        let opened = OpenOptions::new().write(true).open(&file);
+        let opened = opened.map_err(failed(&file, "can't be written"))?;
+        // Of the opened file: an overlay copies one that is opened to be written, and that is another.
+        let meta = opened.metadata().map_err(failed(&file, "can't be looked at"))?;
+        drop(opened);
         let (beside, made) = make_beside(&file)?;
         let (path, was) = (path.to_owned(), Identity::of(&meta));
         let staged = Self { path, file, was, beside, old: old.to_owned(), placed: false };

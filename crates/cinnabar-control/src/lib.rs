@@ -73,6 +73,8 @@ pub struct Control {
     plans: Arc<Semaphore>,
     /// Places for threads that wait for files: those of storage that hangs must not become many.
     files: Arc<Semaphore>,
+    /// A place of their own for certificates, which are read beside those.
+    tls_files: Arc<Semaphore>,
     phase: Mutex<Phase>,
     /// What it runs with, if there is a file that can be read again.
     configured: Mutex<Option<Configured>>,
@@ -115,6 +117,7 @@ impl Control {
             statuses,
             plans,
             files: Arc::new(Semaphore::new(files::LOOKS_MAX)),
+            tls_files: Arc::new(Semaphore::new(1)),
             phase,
             configured: Mutex::default(),
             manager,

@@ -103,13 +103,21 @@ impl Control {
     /// them is still what it was.
     pub(super) async fn reload_tls(&self) -> Option<String> {
         let tls = Arc::clone(self.tls.get()?);
-        // The files may be on storage that hangs.
-        let reading = tokio::task::spawn_blocking(move || tls.reload());
+        // The files may be on storage that hangs: no second thread is lost to that.
+        let Ok(place) = Arc::clone(&self.tls_files).try_acquire_owned() else {
+            return Some("the files in [tls] are still being read".to_owned());
+        };
+        let reading = tokio::task::spawn_blocking(move || {
+            let done = tls.reload();
+            drop(place);
+            done
+        });
         match timeout(FILES_WAIT_MAX, reading).await {
             Ok(Ok(Err(error))) => {
                 Some(format!("{error}: TLS goes on with what it had before; {}", error.hint()))
             }
-            Ok(_) => None,
+            Ok(Ok(Ok(_))) => None,
+            Ok(Err(_)) => Some("reading the files in [tls] has failed".to_owned()),
             Err(_) => Some("the files in [tls] can't be read in time: they still are".to_owned()),
         }
     }

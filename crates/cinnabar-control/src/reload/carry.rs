@@ -15,7 +15,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Back ends that are opened at a time.
-pub(super) const ADDS_MAX: usize = 8;
+pub(super) const ADDS_MAX: usize = 4;
 /// What a reload may take beyond a single command: a client is told before its connection has lived
 /// its time.
 const MORE_MAX: Duration = Duration::from_secs(50);

@@ -45,7 +45,7 @@ impl Answers {
             let plans = self.control.ask_manager(move |answer| Query::History(count, answer));
             plans.await.map_err(trouble)
         };
-        self.plans.get(count, self.events(), ask).await
+        self.plans.get(count, self.events(), ask, Result::is_ok).await
     }
 
     /// Why a volume that there is has what it has.
@@ -56,7 +56,7 @@ impl Answers {
                 self.control.ask_manager(move |answer| Query::Explain(name, None, answer));
             explain.await.map_err(trouble)
         };
-        self.explains.get(name.to_owned(), self.events(), ask).await
+        self.explains.get(name.to_owned(), self.events(), ask, Result::is_ok).await
     }
 
     /// What is planned, and what would be; into what was asked for.
@@ -80,9 +80,13 @@ impl Answers {
             };
             [now, then]
         };
+        let is_good = |both: &[Result<PlanReport, Trouble>; 2]| both.iter().all(Result::is_ok);
         let key = (allocator.map(|one| one.name().to_owned()), capacity_blocks);
-        let [now, then] =
-            if is_wrong { ask.await } else { self.what_ifs.get(key, self.events(), ask).await };
+        let [now, then] = if is_wrong {
+            ask.await
+        } else {
+            self.what_ifs.get(key, self.events(), ask, is_good).await
+        };
         WhatIf { now, then, ..asked }
     }
 
@@ -102,8 +106,15 @@ impl<K, T> Default for Kept<K, T> {
 }
 
 impl<K: Ord + Clone + Debug, T: Clone> Kept<K, T> {
-    /// The answer to this question; `events` counts what has happened so far.
-    async fn get(&self, key: K, events: u64, ask: impl Future<Output = T>) -> T {
+    /// The answer to this question; `events` counts what has happened so far. One that is not good is
+    /// not kept: the next to ask may have more luck.
+    async fn get(
+        &self,
+        key: K,
+        events: u64,
+        ask: impl Future<Output = T>,
+        is_good: impl Fn(&T) -> bool,
+    ) -> T {
         let mut kept = self.0.lock().await;
         let is_fresh = |(at, then, _): &(Instant, u64, T)| {
             at.elapsed() < if *then == events { KEPT } else { KEPT_THEN }
@@ -113,6 +124,10 @@ impl<K: Ord + Clone + Debug, T: Clone> Kept<K, T> {
         }
         let answer = ask.await;
         kept.retain(|_, known| is_fresh(known));
+        if !is_good(&answer) {
+            kept.remove(&key);
+            return answer;
+        }
         if kept.len() >= KEPT_MAX {
             kept.pop_first();
         }
@@ -136,7 +151,7 @@ mod tests {
                     asked.set(asked.get() + 1);
                     key
                 };
-                assert_eq!(kept.get(key, events, ask).await, key);
+                assert_eq!(kept.get(key, events, ask, |key| *key != 7).await, key);
                 asked.get()
             };
             assert_eq!((get(1, 5).await, get(1, 5).await, get(1, 6).await), (1, 1, 1));
@@ -148,6 +163,7 @@ mod tests {
             assert_eq!((get(1, 5).await, get(1, 6).await), (2, 3), "something has happened");
             age(KEPT).await;
             assert_eq!(get(1, 6).await, 4);
+            assert_eq!((get(7, 6).await, get(7, 6).await), (5, 6), "it is not good");
             for key in 0..1000 {
                 get(key, 6).await;
             }

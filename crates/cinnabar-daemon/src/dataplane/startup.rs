@@ -287,6 +287,8 @@ impl Plane {
     /// Makes an opened volume known to everybody but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
         self.check_parent(&opened)?;
+        // Others may have been opened beside it, and a server may have several names.
+        disks::check_taken(&opened.config, &opened.identity(), &self.taken())?;
         let OpenedVolume { config, disk, layers, proof, generation, claim_at, standby, .. } =
             opened;
         let subject = || Subject::Volume(config.name.clone());

@@ -161,7 +161,11 @@ fn a_hangup_ends_a_demonstration_alone() {
     }
     daemon.stop();
     let mut demo = site.start(&mut site.command(&["serve", "--demo", "--dir", "demo"]));
-    demo.wait_until("there", || site.path("demo/control.sock").exists());
+    let begun = Instant::now();
+    while !demo.log().contains("ready volumes=4") {
+        assert!(demo.is_running() && begun.elapsed() < PATIENCE, "{}", demo.log());
+        std::thread::sleep(Duration::from_millis(10));
+    }
     kill_process(demo.pid(), Signal::HUP).expect("it is our child");
     assert_eq!(demo.wait().code(), Some(0), "{}", demo.log());
 }
