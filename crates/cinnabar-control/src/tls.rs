@@ -116,7 +116,7 @@ impl Control {
             Ok(Ok(Err(error))) => {
                 Some(format!("{error}: TLS goes on with what it had before; {}", error.hint()))
             }
-            Ok(Ok(Ok(_))) => None,
+            Ok(Ok(Ok(()))) => None,
             Ok(Err(_)) => Some("reading the files in [tls] has failed".to_owned()),
             Err(_) => Some("the files in [tls] can't be read in time: they still are".to_owned()),
         }
