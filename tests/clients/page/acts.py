@@ -74,7 +74,7 @@ def pin_by_drag():
     drag_the_share()
     submit("pin")
     page.wait("the token is asked for", "document.getElementById('token').open")
-    page.type("not the token, but long enough")
+    page.type("not-the-token-but-long-enough")
     page.click("#token-ok")
     refused = result("pin")
     assert refused.startswith("Refused"), refused
