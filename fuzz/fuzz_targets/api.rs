@@ -52,9 +52,10 @@ struct Once(Cell<Option<DuplexStream>>);
 
 impl Listen for Once {
     type Stream = DuplexStream;
-    async fn next(&self) -> std::io::Result<DuplexStream> {
+    type Opening = std::future::Ready<std::io::Result<DuplexStream>>;
+    async fn next(&self) -> std::io::Result<Self::Opening> {
         match self.0.take() {
-            Some(stream) => Ok(stream),
+            Some(stream) => Ok(std::future::ready(Ok(stream))),
             None => pending().await,
         }
     }
@@ -74,8 +75,9 @@ impl Site {
         std::fs::write(&token, TOKEN).expect("it is ours");
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&token, private).expect("it is ours");
-        let api =
-            ApiConfig { token_file: Some(token), allowed_hosts: vec!["cache.example".into()] };
+        // The page has threads of its own, for which a paused clock does not wait.
+        let allowed_hosts = vec!["cache.example".into()];
+        let api = ApiConfig { token_file: Some(token), allowed_hosts, page: false };
         let plane = Arc::new(DataPlane::default());
         let (commands, queue) = channel(Arc::clone(&plane) as _);
         *plane.queue.lock().expect("nothing panics with it") = Some(queue);
