@@ -26,9 +26,9 @@ fn watch(site: &Site, args: &[&str]) -> Child {
     command.spawn().expect("it starts")
 }
 
-/// Ctrl-C.
+/// As Ctrl-C does, which is ignored by what was started in the background.
 fn interrupt(mut child: Child) {
-    kill_process(Pid::from_child(&child), Signal::INT).expect("it is our child");
+    kill_process(Pid::from_child(&child), Signal::TERM).expect("it is our child");
     let begun = Instant::now();
     while child.try_wait().expect("it is our child").is_none() {
         assert!(begun.elapsed() < PATIENCE, "it does not end");
