@@ -191,7 +191,7 @@ struct AddArgs {
     /// Where clients find it: unix:PATH or tcp:IP:PORT [default: NAME.sock in the daemon's folder]
     #[arg(long, value_name = "ADDRESS")]
     nbd: Option<String>,
-    /// Clients over TCP must use TLS and have a certificate of `client_ca` in [tls]: none or require
+    /// Clients over TCP must use TLS and have a certificate of `client_ca` in `[tls]`: none or require
     #[arg(long, value_name = "MODE", default_value = "none")]
     nbd_tls: String,
     /// A name of which their certificate must have one; may be given several times [default: any]
