@@ -56,7 +56,11 @@ impl Case {
             let start = Instant::now();
             let done = run();
             eprintln!("{name}: {:.1} s", start.elapsed().as_secs_f64());
-            done.map_err(|error| Failed::from(format!("{error:#}")))
+            // At once, for who waits: the summary comes when all cases have ended.
+            done.map_err(|error| format!("{error:#}")).map_err(|error| {
+                eprintln!("{name}: {error}");
+                Failed::from(error)
+            })
         };
         Trial::test(name, timed).with_ignored_flag(missing.is_some())
     }
