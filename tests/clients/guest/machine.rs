@@ -20,10 +20,14 @@ use std::time::{Duration, Instant};
 /// From power-on to the shell; 3.5 s on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_mins(2);
 /// A line of the shell.
+const CRASH_LIMIT: Duration = Duration::from_secs(10);
 const LINE_LIMIT: Duration = Duration::from_mins(5);
 /// What a guest's kernel prints when a disk failed it.
 const TROUBLE: [&str; 6] =
     ["I/O error", "EXT4-fs error", "EXT4-fs warning", "blocked for more than", "Oops", "panic"];
+
+/// What its kernel writes when it has crashed: what runs on then answers nothing, or wrong.
+pub(super) const CRASHED: [&str; 3] = ["Oops", "general protection fault", "BUG: unable"];
 
 /// A running guest, ended when dropped.
 #[derive(Debug)]
@@ -258,6 +262,13 @@ impl Guest {
                 Err(error)
                     if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {}
                 Err(error) => return Err(error.into()),
+            }
+            if start.elapsed() > CRASH_LIMIT {
+                let console = read(&self.console);
+                let crash = console.lines().find(|line| CRASHED.iter().any(|c| line.contains(c)));
+                if let Some(crash) = crash {
+                    bail!("its kernel has crashed: {crash}\n{}", tail(&console));
+                }
             }
             if start.elapsed() > limit {
                 let console = tail(&read(&self.console)).to_owned();
