@@ -24,7 +24,7 @@ const VOLUME: u64 = 1;
 /// Over NBD.
 ///
 /// Here nothing but QEMU writes to the guest's memory, and its emulated processor now and then loses a page on the
-/// way (about one run in five beside other load): a guest whose kernel crashes by that says nothing of the daemons.
+/// way (twice in five runs beside other load): a guest whose kernel crashes by that says nothing of the daemons.
 pub(super) fn nbd() -> Result<()> {
     for _ in 1..ATTEMPTS {
         match to_and_fro(over_nbd) {

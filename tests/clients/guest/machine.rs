@@ -20,8 +20,9 @@ use std::time::{Duration, Instant};
 /// From power-on to the shell; 3.5 s on an idle machine.
 const BOOT_LIMIT: Duration = Duration::from_mins(2);
 /// A line of the shell.
-const CRASH_LIMIT: Duration = Duration::from_secs(10);
 const LINE_LIMIT: Duration = Duration::from_mins(5);
+/// When to look whether its kernel is the reason for which there is no answer.
+const CRASH_LIMIT: Duration = Duration::from_secs(10);
 /// What a guest's kernel prints when a disk failed it.
 const TROUBLE: [&str; 6] =
     ["I/O error", "EXT4-fs error", "EXT4-fs warning", "blocked for more than", "Oops", "panic"];
