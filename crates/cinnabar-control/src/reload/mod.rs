@@ -1,6 +1,6 @@
 //! The configuration file read again while the daemon serves: `cinnabar reload` and SIGHUP.
 //!
-//! The whole file is checked before anything is changed. Then what can change is changed ([`mod@plan`]),
+//! The whole file is checked before anything is changed. Then what can change is changed (module `plan`),
 //! in the turn of one command; everything else that differs is named.
 
 mod carry;
