@@ -23,8 +23,8 @@ const VOLUME: u64 = 1;
 
 /// Over NBD.
 ///
-/// Here nothing but QEMU writes to the guest's memory, and its emulated processor now and then loses a page on the
-/// way (twice in five runs beside other load): a guest whose kernel crashes by that says nothing of the daemons.
+/// Here nothing but QEMU writes to the guest's memory. A guest whose kernel crashes after it has moved (seen once in
+/// five runs, beside other load) has lost memory on QEMU's way, and says nothing of the daemons.
 pub(super) fn nbd() -> Result<()> {
     for _ in 1..ATTEMPTS {
         match to_and_fro(over_nbd) {
