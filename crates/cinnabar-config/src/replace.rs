@@ -127,7 +127,7 @@ impl Staged {
         if has_acl(&file).map_err(failed(&file, "can't be looked at"))? {
             return Err(ReplaceError::Listed(file));
         }
-        // A mode that forbids to write it is meant, whoever may write the folder.
+        // A mode that forbids writing is meant, even where the folder may be written.
         let opened = OpenOptions::new().write(true).open(&file);
         let opened = opened.map_err(failed(&file, "can't be written"))?;
         // Of the opened file: an overlay copies one that is opened to be written, and that is another.

@@ -17,7 +17,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 KeptBlock::Copied => kept.data,
                 KeptBlock::Flash { offset, seed, checksum } => {
                     let data = self.media.cache.data(offset / BLOCK_BYTES);
-                    // Rotten: whoever looks sees that.
+                    // Rotten: each reader sees that.
                     if data.checksum(0, seed) != checksum {
                         continue;
                     }

@@ -131,7 +131,7 @@ fn write(path: &Path, bytes: &[u8], may_replace: bool) -> Result<(), Failure> {
         Failure::at_run_time(message, "name another file with --output")
     };
     if may_replace && path.is_file() {
-        // Its mode, and whoever has it open, must not be the old ones.
+        // Neither its mode nor those that have it open may be those of the old file.
         std::fs::remove_file(path).map_err(cannot)?;
     }
     let mut options = OpenOptions::new();
