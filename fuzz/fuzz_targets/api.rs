@@ -1,13 +1,15 @@
-//! A connection to the HTTP address: no panic, no answer that is not HTTP, nothing that changes
+//! A connection to the HTTP address, the page included: no panic, no answer that is not HTTP, nothing that changes
 //! anything without the token, and no task that goes on once the client has left.
 
 #![no_main]
+
+mod served;
 
 use axum::Router;
 use cinnabar_config::ApiConfig;
 use cinnabar_control::server::{Listen, serve};
 use cinnabar_control::{Control, Phase, http};
-use cinnabar_messages::{Message, Waker, channel};
+use cinnabar_messages::{DataStatus, Message, Waker, channel};
 use std::cell::Cell;
 use std::future::pending;
 use std::os::unix::fs::PermissionsExt;
@@ -30,9 +32,10 @@ const LIFE_MAX: Duration = Duration::from_millis(200);
 /// learns that the client of an answer without end has left when it sends the next heartbeat.
 const END_MAX: Duration = Duration::from_secs(30);
 
-/// A data plane that answers nothing and counts what would change something.
-#[derive(Debug, Default)]
+/// A data plane that says its status, and of what would change something only counts how often it was told.
+#[derive(Debug)]
 struct DataPlane {
+    status: DataStatus,
     queue: Mutex<Option<Receiver<Message>>>,
     changes: AtomicUsize,
 }
@@ -41,8 +44,11 @@ impl Waker for DataPlane {
     fn wake(&self) {
         let queue = self.queue.lock().expect("nothing panics with it");
         for message in queue.iter().flat_map(Receiver::try_iter) {
-            let changes = usize::from(!matches!(message, Message::Status(_)));
-            self.changes.fetch_add(changes, Ordering::Relaxed);
+            if let Message::Status(answer) = message {
+                let _gone = answer.send(Ok(self.status.clone()));
+            } else {
+                self.changes.fetch_add(1, Ordering::Relaxed);
+            }
         }
     }
 }
@@ -75,10 +81,9 @@ impl Site {
         std::fs::write(&token, TOKEN).expect("it is ours");
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&token, private).expect("it is ours");
-        // The page has threads of its own, for which a paused clock does not wait.
         let allowed_hosts = vec!["cache.example".into()];
-        let api = ApiConfig { token_file: Some(token), allowed_hosts, page: false };
-        let plane = Arc::new(DataPlane::default());
+        let api = ApiConfig { token_file: Some(token), allowed_hosts, page: true };
+        let plane = Arc::new(DataPlane { status: served::status(), queue: Mutex::default(), changes: AtomicUsize::default() });
         let (commands, queue) = channel(Arc::clone(&plane) as _);
         *plane.queue.lock().expect("nothing panics with it") = Some(queue);
         let control = Control::new("/none".into(), "/none/control.sock".into(), LIFE_MAX);

@@ -1,11 +1,12 @@
 //! The configuration read again under load, and changes by command that are written into it.
 
 use crate::Case;
+use crate::nbd_backend::real::start_nbdkit_over_tcp;
 use crate::unit::{connect_as, is_root};
 use anyhow::{Context, Result, ensure};
 use e2e::daemon::Daemon;
 use e2e::process::Running;
-use e2e::tools::FIO;
+use e2e::tools::{FIO, NBDKIT};
 use e2e::{Config, Fio, MIB, Site, Volume, nbd::Client};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -15,11 +16,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
-pub(crate) const CASES: [Case; 6] = [
+pub(crate) const CASES: [Case; 7] = [
     Case::new("reload_under_fio", &[FIO], under_fio),
     Case::new("reload_by_hangup", &[], by_hangup),
     Case::new("reload_removes_only_what_is_unused", &[], removes),
     Case::new("reload_two_at_once", &[], two_at_once),
+    Case::new("reload_adds_an_export_once", &[NBDKIT], one_export_under_two_names),
     Case::new("reload_persist_survives_a_restart", &[], persists),
     Case::new("control_socket_group", &[], socket_group),
 ];
@@ -183,6 +185,34 @@ fn two_at_once() -> Result<()> {
     }
     ensure!(changes == 1, "{changes} changes for one volume");
     ensure!(names(&daemon)? == ["vm1", "vm2"], "{:?}", names(&daemon)?);
+    daemon.stop()
+}
+
+/// A server that is known by two names: when both are opened side by side, only then is seen that they are one.
+///
+/// Were both served, each would cache what the other one writes.
+fn one_export_under_two_names() -> Result<()> {
+    let (site, daemon) = site()?;
+    let image = site.sparse("export.raw", DISK)?;
+    let image = image.to_str().context("plain text")?;
+    let slow = ["--filter=delay", "file", image, "delay-open=1"];
+    let (_server, port) = start_nbdkit_over_tcp(&site, &slow)?;
+    let volume = |name: &str, host: &str| {
+        format!("\n[[volume]]\nname = \"{name}\"\nbackend = \"nbd:tcp:{host}:{port}:any\"\n")
+    };
+    let first = file(&site)?;
+    write(&site, &format!("{first}{}{}", volume("one", "127.0.0.1"), volume("two", "localhost")))?;
+    let begun = Instant::now();
+    let done = run(&site, &["reload"])?;
+    let said = String::from_utf8_lossy(&done.stdout);
+    println!("after {:?}: {said}", begun.elapsed());
+    ensure!(done.status.code() == Some(1), "{:?}: {said}", done.status);
+    ensure!(said.contains("it is the backend of volume "), "it does not say why: {said}");
+    let served = names(&daemon)?;
+    ensure!(served == ["vm1", "one"] || served == ["vm1", "two"], "{served:?}: {said}");
+    // And so each time: the reason has not gone.
+    refused(&site, &["reload"], 1)?;
+    ensure!(names(&daemon)? == served, "{:?}, not {served:?}", names(&daemon)?);
     daemon.stop()
 }
 

@@ -4,12 +4,16 @@ use crate::install;
 use crate::shell::{nightly, root, show};
 use crate::stage::Done;
 use anyhow::{Context, Result, bail};
+use std::sync::Mutex;
+use std::thread;
 use std::time::Duration;
 
 /// The target whose bytes choose the engine's events.
 const ENGINE: &str = "engine";
 /// The one whose bytes choose what happens to the write log.
 const WRITE_LOG: &str = "write_log";
+/// Targets that run at a time.
+const WORKERS: usize = 2;
 /// Inputs that the tree keeps, by target.
 const SEEDS: [(&str, &str); 4] = [
     ("api", "fuzz/seeds/api"),
@@ -18,7 +22,7 @@ const SEEDS: [(&str, &str); 4] = [
     ("vhost_user", "fuzz/seeds/vhost_user"),
 ];
 
-/// Builds the targets and runs them one after the other, `total` time together.
+/// Builds the targets and runs them, two at a time, `total` time together.
 ///
 /// # Errors
 /// When one does not build, or finds a crash (cargo-fuzz says how to reproduce it).
@@ -36,39 +40,54 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
         return Ok(Done::Skipped("there are no fuzz targets yet".into()));
     }
     show(&mut nightly(&["fuzz", "build"]))?;
-    for target in &targets {
-        let seconds = share(total, target, targets.len());
-        // The bound on memory turns an unbounded allocation into a finding.
-        let time = format!("-max_total_time={seconds}");
-        let options = [
-            time.as_str(),
-            "-rss_limit_mb=2048",
-            "-timeout=20",
-            "-verbosity=0",
-            "-print_final_stats=1",
-        ];
-        let corpora = root().join("fuzz/corpus").join(target);
-        let mut run = nightly(&["fuzz", "run", target]);
-        if let Some((_, seeds)) = SEEDS.iter().find(|(of, _)| of == target) {
-            // What is new goes to the first, which the tree does not keep.
-            std::fs::create_dir_all(&corpora).context("making the folder of the corpus")?;
-            run.arg(corpora).arg(root().join(seeds));
+    // The longest first: two at a time end together.
+    let long = |target: &&String| is_long(target);
+    let (long, short): (Vec<_>, Vec<_>) = targets.iter().partition(long);
+    let queue = Mutex::new(long.into_iter().chain(short));
+    let next = || queue.lock().ok()?.next();
+    let work = || -> Result<()> {
+        while let Some(target) = next() {
+            fuzz(target, share(total, target, targets.len()))?;
         }
-        run.arg("--").args(options);
-        if target == WRITE_LOG {
-            // Short inputs are short runs, in which nothing happens.
-            run.arg("-len_control=0");
-        }
-        show(&mut run).with_context(|| format!("fuzz target {target}"))?;
-    }
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let workers = [(); WORKERS].map(|()| scope.spawn(work));
+        workers.into_iter().try_for_each(|worker| worker.join().expect("it does not panic"))
+    })?;
     Ok(Done::Passed(Vec::new()))
+}
+
+/// Runs one for so many seconds.
+fn fuzz(target: &str, seconds: u64) -> Result<()> {
+    // The bound on memory turns an unbounded allocation into a finding.
+    let time = format!("-max_total_time={seconds}");
+    let options =
+        [time.as_str(), "-rss_limit_mb=2048", "-timeout=20", "-verbosity=0", "-print_final_stats=1"];
+    let corpora = root().join("fuzz/corpus").join(target);
+    let mut run = nightly(&["fuzz", "run", target]);
+    if let Some((_, seeds)) = SEEDS.iter().find(|(of, _)| of == target) {
+        // What is new goes to the first, which the tree does not keep.
+        std::fs::create_dir_all(&corpora).context("making the folder of the corpus")?;
+        run.arg(corpora).arg(root().join(seeds));
+    }
+    run.arg("--").args(options);
+    if target == WRITE_LOG {
+        // Short inputs are short runs, in which nothing happens.
+        run.arg("-len_control=0");
+    }
+    show(&mut run).with_context(|| format!("fuzz target {target}"))
+}
+
+fn is_long(target: &str) -> bool {
+    [ENGINE, WRITE_LOG].contains(&target)
 }
 
 /// Seconds of a target: those whose inputs are whole sessions have two thirds of the time.
 fn share(total: Duration, target: &str, targets: usize) -> u64 {
     let others = (targets as u64).saturating_sub(2).max(1);
     let third = total.as_secs() / 3;
-    let seconds = if [ENGINE, WRITE_LOG].contains(&target) { third } else { third / others };
+    let seconds = if is_long(target) { third } else { third / others };
     seconds.max(1)
 }
 

@@ -4,11 +4,11 @@
 //! `CINNABAR_MIGRATIONS` makes it more migrations than CI's.
 
 use super::disk::{Attach, over_nbd, over_vhost_user};
-use super::machine::{CRASHED, Plan, wait_for};
+use super::machine::{Plan, wait_for};
 use super::migrate::{BOOK, BOOK_BYTES, Left, POUND, check_memory, leave};
 use super::pound::Pounding;
 use crate::migration;
-use anyhow::{Context, Error, Result, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::{Daemon, MIB, Site, Volume, daemon::free_port, output};
 use std::path::Path;
 use std::process::Command;
@@ -16,28 +16,12 @@ use std::process::Command;
 const DISK: u64 = 64 * MIB;
 const CACHE: u64 = 64 * MIB;
 const MIGRATIONS: usize = 2;
-/// Runs over NBD, if guests crash.
-const ATTEMPTS: usize = 3;
 const VARIABLE: &str = "CINNABAR_MIGRATIONS";
 const VOLUME: u64 = 1;
 
 /// Over NBD.
-///
-/// Here nothing but QEMU writes to the guest's memory. A guest whose kernel crashes after it has moved (seen once in
-/// five runs, beside other load) has lost memory on QEMU's way, and says nothing of the daemons.
 pub(super) fn nbd() -> Result<()> {
-    for _ in 1..ATTEMPTS {
-        match to_and_fro(over_nbd) {
-            Err(error) if has_crashed(&error) => println!("again, for this happened: {error:#}"),
-            done => return done,
-        }
-    }
     to_and_fro(over_nbd)
-}
-
-fn has_crashed(error: &Error) -> bool {
-    let text = format!("{error:#}");
-    CRASHED.iter().any(|sign| text.contains(sign))
 }
 
 /// Over vhost-user: both daemons write into the guest's memory.

@@ -2,7 +2,7 @@
 //! was not flushed.
 
 pub(crate) mod loss;
-mod real;
+pub(crate) mod real;
 
 use crate::Case;
 use anyhow::{Result, ensure};

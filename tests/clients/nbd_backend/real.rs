@@ -22,6 +22,16 @@ fn start_nbdkit(site: &Site, socket: &str, arguments: &[&str]) -> Result<Running
     Ok(server)
 }
 
+/// Starts nbdkit on a port of 127.0.0.1, which it gives.
+pub(crate) fn start_nbdkit_over_tcp(site: &Site, arguments: &[&str]) -> Result<(Running, u16)> {
+    let (port, pid) = (free_port()?, site.path("nbdkit.pid"));
+    let mut command = Command::new("nbdkit");
+    command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string(), "-P"]).arg(&pid);
+    let mut server = Running::start(command.args(arguments), &site.path("nbdkit.log"))?;
+    server.wait_until(READY, || pid.exists())?;
+    Ok((server, port))
+}
+
 fn start_qemu_nbd(site: &Site, file: &Path) -> Result<Running> {
     let socket = site.path("server");
     let _ = std::fs::remove_file(&socket);
@@ -80,12 +90,8 @@ pub(super) fn nbdkit() -> Result<()> {
 pub(super) fn nbdkit_over_tcp() -> Result<()> {
     let site = Site::new()?;
     let file = site.filled("disk.raw", DISK, 2)?;
-    let (port, pid) = (free_port()?, site.path("nbdkit.pid"));
-    let mut command = Command::new("nbdkit");
-    command.args(["-f", "-i", "127.0.0.1", "-p", &port.to_string(), "-P"]).arg(&pid);
-    command.arg("file").arg(&file);
-    let mut server = Running::start(&mut command, &site.path("nbdkit.log"))?;
-    server.wait_until(READY, || pid.exists())?;
+    let path = file.to_str().context("plain text")?;
+    let (_server, port) = start_nbdkit_over_tcp(&site, &["file", path])?;
     let backend = format!("sim:ssd,seed=1:nbd,connections=2:tcp:localhost:{port}:any");
     let daemon = site.serve(&Config::new(CACHE).volume(volume("vm1", &backend)))?;
     verify(&site).run()?;

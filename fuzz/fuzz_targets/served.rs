@@ -1,0 +1,78 @@
+//! What the data plane of the target `api` serves: two volumes, so that there is something to draw.
+
+use cinnabar_config::settings::VolumeConfig;
+use cinnabar_messages::{CacheStatus, DataStatus, SizeStatus, State, VolumeStatus};
+use cinnabar_policy::planning::Totals;
+use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_seam::health::Health;
+use cinnabar_seam::volume::Warmth;
+use cinnabar_status::latency::Latencies;
+
+/// The second one's name would be more than text where it is not escaped.
+const CONFIG: &str = r#"
+[cache]
+device = "cache.img"
+size = "1GiB"
+[[volume]]
+name = "vm1"
+backend = "file:vm1.raw"
+[[volume]]
+name = "<img src=x onerror=odd()>&lt;\"'/%2F"
+backend = "file:odd.raw"
+"#;
+
+pub fn status() -> DataStatus {
+    let dir = tempfile::tempdir().expect("a temporary folder");
+    let path = dir.path().join("c.toml");
+    std::fs::write(&path, CONFIG).expect("it is ours");
+    let config = cinnabar_config::load(&path).expect("it is right");
+    let counters = CacheCounters { capacity_blocks: 1 << 18, ..CacheCounters::default() };
+    let cache = CacheStatus {
+        device: config.cache.device.clone(),
+        state: State::Serving,
+        reason: String::new(),
+        throttled: false,
+        size: SizeStatus { bytes: 1 << 30, bytes_max: 1 << 30, ..SizeStatus::default() },
+        health: Health::Serving,
+        loaded: None,
+        io: "threads".into(),
+        shards: 1,
+        threads: 1,
+        counters,
+        losses: 0,
+        replacements: 0,
+        detached_blocks: 0,
+        ram: RamBytes::default(),
+        edge_ram_bytes: 0,
+        write_log: None,
+        io_totals: Totals::default(),
+    };
+    let volumes = config.volumes.iter().cloned().map(volume).collect();
+    DataStatus { cache, volumes, qos_groups: Vec::new() }
+}
+
+fn volume(config: VolumeConfig) -> VolumeStatus {
+    let counters =
+        VolumeCounters { reads: 1000, blocks_read: 1000, read_hits: 700, ..VolumeCounters::default() };
+    VolumeStatus {
+        config,
+        state: State::Serving,
+        reason: String::new(),
+        waiting: None,
+        size_bytes: 1 << 30,
+        connections: 1,
+        overdue_now: 0,
+        oldest: None,
+        backend_size_bytes: 1 << 30,
+        warmth: Warmth::New,
+        counters,
+        read_hits_log: 0,
+        latencies: Latencies::default(),
+        write_back: None,
+        mode_by_operator: false,
+        qos: None,
+        parent: None,
+        migration: None,
+        hybrid: None,
+    }
+}
