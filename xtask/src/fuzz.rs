@@ -62,11 +62,16 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
 fn fuzz(target: &str, seconds: u64) -> Result<()> {
     // The bound on memory turns an unbounded allocation into a finding.
     let time = format!("-max_total_time={seconds}");
-    let options =
-        [time.as_str(), "-rss_limit_mb=2048", "-timeout=20", "-verbosity=0", "-print_final_stats=1"];
+    let options = [
+        time.as_str(),
+        "-rss_limit_mb=2048",
+        "-timeout=20",
+        "-verbosity=0",
+        "-print_final_stats=1",
+    ];
     let corpora = root().join("fuzz/corpus").join(target);
     let mut run = nightly(&["fuzz", "run", target]);
-    if let Some((_, seeds)) = SEEDS.iter().find(|(of, _)| of == target) {
+    if let Some((_, seeds)) = SEEDS.iter().find(|(of, _)| *of == target) {
         // What is new goes to the first, which the tree does not keep.
         std::fs::create_dir_all(&corpora).context("making the folder of the corpus")?;
         run.arg(corpora).arg(root().join(seeds));
@@ -76,7 +81,7 @@ fn fuzz(target: &str, seconds: u64) -> Result<()> {
         // Short inputs are short runs, in which nothing happens.
         run.arg("-len_control=0");
     }
-    show(&mut run).with_context(|| format!("fuzz target {target}"))
+    show(&mut run).with_context(|| format!("fuzz target {target}")).map(drop)
 }
 
 fn is_long(target: &str) -> bool {
