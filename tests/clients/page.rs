@@ -16,12 +16,13 @@ use std::time::{Duration, Instant};
 
 const NEEDS: &[e2e::tools::Tool] = &[PYTHON3, CHROMIUM];
 
-pub(crate) const CASES: [Case; 6] = [
+pub(crate) const CASES: [Case; 7] = [
     Case::new("page_views", NEEDS, views),
     Case::new("page_acts", NEEDS, acts),
     Case::new("page_restart", NEEDS, restart),
     Case::new("page_hostile", NEEDS, hostile),
     Case::new("page_large", NEEDS, large),
+    Case::new("page_loaded", NEEDS, loaded),
     Case::new("page_shots", NEEDS, shots),
 ];
 
@@ -175,6 +176,18 @@ fn large() -> Result<()> {
     }
     stage.run("large", &["vm007"])?;
     stage.run("charts", &["vm007"])?;
+    daemon.stop()
+}
+
+/// The demonstration's machines work while pages are open.
+fn loaded() -> Result<()> {
+    let site = Site::in_memory()?;
+    let daemon = site.serve_demo()?;
+    let address = page::demo_address(&daemon)?;
+    let text = |path: &Path| path.to_str().map(str::to_owned).context("a path in plain text");
+    let (binary, socket) = (text(&e2e::binary::cinnabar()?)?, text(&site.path("control.sock"))?);
+    let args = [&address, &binary, &socket, "database"];
+    println!("{}", page::run(&site, "loaded", &args)?.trim_end());
     daemon.stop()
 }
 

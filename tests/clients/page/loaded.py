@@ -1,0 +1,72 @@
+"""Live views while guests are at work: numbers of one instant, those of the status, and how it moves.
+
+Arguments: a folder, the address, the binary, the control socket, a volume with many requests. Times of frames are
+printed, for machines differ.
+"""
+
+import sys
+import time
+import urllib.parse
+
+from browser import Browser, wait
+from daemon import Daemon, views
+
+folder, address, binary, socket, volume = sys.argv[1:]
+daemon = Daemon(address, binary, socket)
+LOOKS = 8
+# Counters of a volume: the status is asked before the page shows its sample, and after it.
+COUNTERS = ["reads", "writes", "blocks_read", "blocks_written", "read_hits", "misses", "write_hits",
+            "backend_reads", "backend_writes", "backend_read_bytes", "backend_write_bytes"]
+
+FACTS = f"""Object.fromEntries([...document.querySelectorAll("data[id^='v:']")]
+    .filter(fact => !fact.id.includes(":now_")).map(fact => [fact.id.split(":").pop(), fact.value]))"""
+WATCH = """window.longest = 0; window.frames = 0; window.tasks = [];
+(() => { let last; const look = at => {
+    if (last !== undefined) { longest = Math.max(longest, at - last); frames += 1; }
+    last = at; requestAnimationFrame(look);
+}; requestAnimationFrame(look); })();
+new PerformanceObserver(list => list.getEntries().forEach(one => tasks.push(one.duration)))
+    .observe({type: "longtask"});"""
+
+
+def changed(page, before):
+    """The numbers of the next sample."""
+    return wait("the page moves", lambda: (now := page.evaluate(FACTS)) != before and now)
+
+
+def check_sample(page):
+    """A sample that was taken between two looks at the status; what is wrong with it."""
+    # The sample after the next one is taken after this look.
+    low = daemon.volume(volume)
+    facts = changed(page, changed(page, page.evaluate(FACTS)))
+    high = daemon.volume(volume)
+    wrong = [
+        f"{key}: {facts[key]}, not from {low[key]} to {high[key]}"
+        for key in COUNTERS
+        if not low[key] <= int(facts[key]) <= high[key]
+    ]
+    if int(facts["blocks_read"]) != int(facts["read_hits"]) + int(facts["misses"]):
+        wrong.append(f"not of one instant: {facts}")
+    return wrong, int(facts["reads"])
+
+
+wrong = []
+with Browser(folder) as browser:
+    page = browser.page()
+    page.open(address + "/ui/volumes/" + urllib.parse.quote(volume, safe=""))
+    seen = set()
+    for _ in range(LOOKS):
+        found, reads = check_sample(page)
+        wrong += found
+        seen.add(reads)
+    assert len(seen) == LOOKS, f"the volume is idle: {seen}"
+    for path in views(volume):
+        page.open(address + path)
+        page.evaluate(WATCH)
+        time.sleep(4)
+        longest, frames, tasks = page.evaluate("[longest, frames, tasks]")
+        print(f"{path}: longest frame {longest:.0f} ms of {frames}, long tasks {[round(task) for task in tasks]}")
+    wrong += page.complaints
+for one in wrong:
+    print(one)
+sys.exit(bool(wrong))
