@@ -100,6 +100,8 @@ pub const PYTHON3: Tool = Tool::new("python3", "python3", "scripts that lead a b
 pub const CHROMIUM: Tool = Tool::new("chromium", "chromium", "the daemon's page as people see it");
 /// Prometheus' checker of its files. Used where it is, and never fetched: its package starts a server.
 pub const PROMTOOL: Tool = Tool::new("promtool", "prometheus", "checks the alert rules");
+/// Rules for packets.
+pub const NFT: Tool = Tool::new("nft", "nftables", "a daemon that is cut off from its cluster");
 /// Ceph's monitor.
 pub const CEPH_MON: Tool = Tool::new("ceph-mon", "ceph-mon", "a throw-away Ceph cluster");
 /// Ceph's storage daemon.
@@ -157,6 +159,7 @@ pub const ALL: &[Tool] = &[
     LINTIAN,
     PYTHON3,
     CHROMIUM,
+    NFT,
     CEPH_MON,
     CEPH_OSD,
     CEPH,

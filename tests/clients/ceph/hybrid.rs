@@ -34,13 +34,13 @@ fn hybrid(cluster: &Cluster, name: &str, what: &[&str]) -> Result<Value> {
 }
 
 /// Makes a volume with small extents.
-fn made(cluster: &Cluster, name: &str) -> Result<()> {
+pub(super) fn made(cluster: &Cluster, name: &str) -> Result<()> {
     let (size, budget) = (format!("{}MiB", DISK / MIB), format!("{}MiB", BUDGET / MIB));
     let size = ["create", "--size", &size, "--budget", &budget, "--extent", "64KiB"];
     hybrid(cluster, name, &[&size[..], &["--no-probe"]].concat()).map(drop)
 }
 
-fn backend(cluster: &Cluster, name: &str) -> String {
+pub(super) fn backend(cluster: &Cluster, name: &str) -> String {
     let conf = cluster.conf();
     format!("{BUSY}:ceph,fast={FAST},slow={SLOW},name={name},conf={}", conf.display())
 }
@@ -50,7 +50,7 @@ fn config(cluster: &Cluster, name: &str) -> Config {
 }
 
 /// Nothing is lost, and nothing is foreign.
-fn check_pools(cluster: &Cluster, name: &str) -> Result<()> {
+pub(super) fn check_pools(cluster: &Cluster, name: &str) -> Result<()> {
     let found = hybrid(cluster, name, &["check"])?;
     ensure!(found["lost_count"] == 0 && found["foreign_count"] == 0, "{found}");
     Ok(())
@@ -174,8 +174,8 @@ fn connected(site: &Site, name: &str, daemon: &Daemon) -> Result<Client> {
 }
 
 /// Blocks that are cached by one daemon, and written by the next.
-const OLD: Range<u64> = 256..272;
-const VOLUMES: [&str; 2] = ["vm1", "vm2"];
+pub(super) const OLD: Range<u64> = 256..272;
+pub(super) const VOLUMES: [&str; 2] = ["vm1", "vm2"];
 
 /// An owner is frozen for so long that another host takes its volumes: an image and a hybrid volume, neither of which
 /// has a peer. When it goes on it serves nothing old of its cache, and its late writes are refused.
@@ -248,7 +248,11 @@ pub(super) fn frozen_owner() -> Result<()> {
 }
 
 /// A second daemon takes both volumes, and writes what the first one has cached.
-fn taken_and_written(site: &Site, config: &Config, volumes: [&str; 2]) -> Result<Daemon> {
+pub(super) fn taken_and_written(
+    site: &Site,
+    config: &Config,
+    volumes: [&str; 2],
+) -> Result<Daemon> {
     let begun = Instant::now();
     let daemon = site.serve(config)?;
     for volume in volumes {

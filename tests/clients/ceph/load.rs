@@ -4,18 +4,36 @@ use super::{
     CACHE, DISK, check, client, cluster, config, contents, image, reason, started, volume,
 };
 use anyhow::{Context, Result, ensure};
-use e2e::ceph::{FAST, SSD_OSDS};
+use e2e::ceph::{Cluster, FAST, SSD_OSDS};
 use e2e::daemon::noise;
 use e2e::nbd::is_gone;
 use e2e::{Config, Daemon, Fio, MIB, Site};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Random writes of many sizes, all read back, with an OSD killed in the middle and started again.
+/// An OSD is killed in the middle and started again.
 pub(super) fn osd_killed_under_fio() -> Result<()> {
+    under_fio(
+        "load",
+        |cluster| cluster.kill_osd(SSD_OSDS[0]),
+        |cluster| cluster.start_osd(SSD_OSDS[0]),
+    )
+}
+
+/// The only monitor is.
+pub(super) fn monitor_restarted_under_fio() -> Result<()> {
+    under_fio("monitor", Cluster::kill_mon, Cluster::start_mon)
+}
+
+/// Random writes of many sizes, all read back, while something of the cluster is away for a time.
+fn under_fio(
+    name: &str,
+    away: impl FnOnce(&mut Cluster) -> Result<()>,
+    back: impl FnOnce(&mut Cluster) -> Result<()>,
+) -> Result<()> {
     let mut guard = cluster()?;
     let cluster = started(&mut guard);
-    let name = format!("{FAST}/load");
+    let name = format!("{FAST}/{name}");
     image(cluster, &name, DISK)?;
     let site = Site::new()?;
     let daemon = site.serve(&config(cluster, &name))?;
@@ -30,10 +48,10 @@ pub(super) fn osd_killed_under_fio() -> Result<()> {
         .arg("verify_fatal", 1);
     let fio = thread::spawn(move || job.run());
     thread::sleep(Duration::from_secs(1));
-    ensure!(!fio.is_finished(), "the load is over before the OSD dies");
-    cluster.kill_osd(SSD_OSDS[0])?;
+    ensure!(!fio.is_finished(), "the load is over before anything happens");
+    away(cluster)?;
     thread::sleep(Duration::from_secs(3));
-    cluster.start_osd(SSD_OSDS[0])?;
+    back(cluster)?;
     fio.join().ok().context("fio's thread ended early")??;
     let status = daemon.status()?;
     ensure!(status.count("vm1", "read_hits")? > 0, "nothing is cached: {}", status.0);

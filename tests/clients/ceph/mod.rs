@@ -2,6 +2,7 @@
 
 mod claims;
 mod clones;
+mod cut_off;
 mod fenced;
 mod hybrid;
 mod lives;
@@ -16,7 +17,7 @@ use crate::Case;
 use anyhow::{Context, Result, bail, ensure};
 use e2e::ceph::{Cluster, TOOLS};
 use e2e::nbd::Client;
-use e2e::tools::{CEPH, CEPH_MON, CEPH_OSD, FIO, LIBRADOS, LIBRADOSPP, LIBRBD, QEMU_IMG};
+use e2e::tools::{CEPH, CEPH_MON, CEPH_OSD, FIO, LIBRADOS, LIBRADOSPP, LIBRBD, NFT, QEMU_IMG};
 use e2e::{Config, Daemon, MIB, Site, Volume};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -24,11 +25,15 @@ use std::time::{Duration, Instant};
 const WITH_FIO: &[e2e::tools::Tool] =
     &[FIO, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS, LIBRADOSPP];
 
+const WITH_NFT: &[e2e::tools::Tool] =
+    &[NFT, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS, LIBRADOSPP];
+
 const WITH_QEMU_IMG: &[e2e::tools::Tool] =
     &[QEMU_IMG, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS, LIBRADOSPP];
 
-pub(crate) const CASES: [Case; 25] = [
+pub(crate) const CASES: [Case; 27] = [
     Case::new("ceph_osd_killed_under_fio", WITH_FIO, load::osd_killed_under_fio),
+    Case::new("ceph_monitor_restarted_under_fio", WITH_FIO, load::monitor_restarted_under_fio),
     Case::new("ceph_every_operation", TOOLS, load::every_operation),
     Case::new("ceph_silent_cluster", TOOLS, load::silent_cluster),
     Case::new("ceph_warm_after_kill_and_stop", TOOLS, warm::after_kill_and_stop),
@@ -52,6 +57,7 @@ pub(crate) const CASES: [Case; 25] = [
     Case::new("ceph_hybrid_kills_while_extents_move", TOOLS, hybrid::kills_while_extents_move),
     Case::new("ceph_hybrid_mistakes", TOOLS, hybrid::mistakes),
     Case::new("ceph_hybrid_frozen_owner", TOOLS, hybrid::frozen_owner),
+    Case::new("ceph_cut_off_owner", WITH_NFT, cut_off::owner),
     Case::new("ceph_caches_of_librbd", TOOLS, refusals::caches_of_librbd),
 ];
 

@@ -157,7 +157,19 @@ impl Cluster {
     /// # Errors
     /// When it is not running.
     pub fn kill_osd(&mut self, number: u32) -> Result<()> {
-        let mut child = self.daemons.remove(&format!("osd.{number}")).context("it is running")?;
+        self.kill(&format!("osd.{number}"))
+    }
+
+    /// Kills the monitor at once.
+    ///
+    /// # Errors
+    /// When it is not running.
+    pub fn kill_mon(&mut self) -> Result<()> {
+        self.kill("mon")
+    }
+
+    fn kill(&mut self, name: &str) -> Result<()> {
+        let mut child = self.daemons.remove(name).context("it is running")?;
         child.kill()?;
         child.wait()?;
         Ok(())
@@ -256,7 +268,11 @@ impl Cluster {
         self.keeper.start(command, &self.log_path(&format!("osd.{number}")))
     }
 
-    fn start_mon(&mut self) -> Result<()> {
+    /// Starts the monitor, for the first time or again.
+    ///
+    /// # Errors
+    /// When it can't be started.
+    pub fn start_mon(&mut self) -> Result<()> {
         let command = self.command("ceph-mon", &["-f", "-i", "a"]);
         let child = self.keeper.start(command, &self.log_path("mon"))?;
         self.daemons.insert("mon".into(), child);
