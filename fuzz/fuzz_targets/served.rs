@@ -17,7 +17,7 @@ size = "1GiB"
 name = "vm1"
 backend = "file:vm1.raw"
 [[volume]]
-name = "<img src=x onerror=odd()>&lt;\"'/%2F"
+name = "<img src=x onerror=odd()>&lt;"
 backend = "file:odd.raw"
 "#;
 

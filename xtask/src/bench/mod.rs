@@ -17,6 +17,7 @@ mod shares;
 mod simulate;
 mod spc1;
 mod timed;
+mod tls;
 mod validate;
 mod writeback;
 
@@ -48,6 +49,8 @@ pub(crate) enum Bench {
     Restart(restart::Args),
     /// The SPC-1-like workload: the engine's own cost, modelled disks with and without a cache, desktops
     Spc1(spc1::Args),
+    /// NBD over TLS against NBD without it: what encryption costs a client and the daemon
+    Tls(tls::Args),
     /// The timed simulator: block I/Os a second, RAM, and all published figures
     Timed(timed::Args),
     /// The timed simulator against the real thing: the same traces, hits and mean latencies
@@ -132,6 +135,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Restart(args) => restart::run(args),
         Bench::Spc1(args) => spc1::run(args),
         Bench::Timed(args) => timed::run(args),
+        Bench::Tls(args) => tls::run(args),
         Bench::Simulate(args) => simulate::run(args),
         Bench::Validate(args) => validate::run(args),
         Bench::Writeback(args) => writeback::run(args),

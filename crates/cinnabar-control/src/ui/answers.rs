@@ -18,6 +18,8 @@ use tokio::time::Instant;
 const KEPT: Duration = Duration::from_secs(10);
 /// ...or, once something has happened since, for so long: a share may have been pinned.
 const KEPT_THEN: Duration = Duration::from_secs(1);
+/// Who asks waits no longer: a manager that hangs must not hold the connections of the page.
+const WAIT_MAX: Duration = Duration::from_secs(10);
 /// Answers to questions of a kind that are kept at a time.
 const KEPT_MAX: usize = 64;
 
@@ -45,7 +47,7 @@ impl Answers {
             let plans = self.control.ask_manager(move |answer| Query::History(count, answer));
             plans.await.map_err(trouble)
         };
-        self.plans.get(count, self.events(), ask, Result::is_ok).await
+        in_time(WAIT_MAX, self.plans.get(count, self.events(), ask, Result::is_ok)).await?
     }
 
     /// Why a volume that there is has what it has.
@@ -56,7 +58,8 @@ impl Answers {
                 self.control.ask_manager(move |answer| Query::Explain(name, None, answer));
             explain.await.map_err(trouble)
         };
-        self.explains.get(name.to_owned(), self.events(), ask, Result::is_ok).await
+        in_time(WAIT_MAX, self.explains.get(name.to_owned(), self.events(), ask, Result::is_ok))
+            .await?
     }
 
     /// What is planned, and what would be; into what was asked for.
@@ -82,17 +85,26 @@ impl Answers {
         };
         let is_good = |both: &[Result<PlanReport, Trouble>; 2]| both.iter().all(Result::is_ok);
         let key = (allocator.map(|one| one.name().to_owned()), capacity_blocks);
-        let [now, then] = if is_wrong {
-            ask.await
+        let answers = if is_wrong {
+            in_time(WAIT_MAX, ask).await
         } else {
-            self.what_ifs.get(key, self.events(), ask, is_good).await
+            in_time(WAIT_MAX, self.what_ifs.get(key, self.events(), ask, is_good)).await
         };
+        let [now, then] = answers.unwrap_or_else(|late| [Err(late.clone()), Err(late)]);
         WhatIf { now, then, ..asked }
     }
 
     fn events(&self) -> u64 {
         self.control.observer.events().next()
     }
+}
+
+/// What is answered, unless it takes too long.
+async fn in_time<T>(wait_max: Duration, answer: impl Future<Output = T>) -> Result<T, Trouble> {
+    tokio::time::timeout(wait_max, answer).await.map_err(|_| Trouble {
+        message: format!("The manager has not answered for {} s.", wait_max.as_secs()),
+        hint: "look again in a while; the daemon's log may say what keeps it".into(),
+    })
 }
 
 /// Answers to questions of one kind. One is asked at a time; who asks the same meanwhile gets its answer.
@@ -140,6 +152,24 @@ impl<K: Ord + Clone + Debug, T: Clone> Kept<K, T> {
 mod tests {
     use super::*;
     use std::cell::Cell;
+    use std::future::pending;
+
+    /// The first one holds the questions of its kind while nobody answers.
+    #[test]
+    fn nobody_waits_for_a_manager_that_hangs() {
+        const WAIT: Duration = Duration::from_secs(1);
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        runtime.expect("a runtime").block_on(async {
+            let kept = Kept::<u64, u64>::default();
+            let get = |key| in_time(WAIT, kept.get(key, 0, pending(), |_| true));
+            let asked = async { tokio::join!(get(1), get(1), get(2)) };
+            // One after the other would be three times as long.
+            let answers = tokio::time::timeout(2 * WAIT, asked).await.expect("all end together");
+            assert!(answers.0.is_err() && answers.1.is_err() && answers.2.is_err());
+            let next = in_time(WAIT, kept.get(1, 0, async { 5 }, |_| true)).await;
+            assert_eq!(next.ok(), Some(5));
+        });
+    }
 
     #[test]
     fn a_question_is_asked_again_when_its_answer_is_old() {
