@@ -15,6 +15,8 @@ const CLUSTER: i32 = 10;
 const TEXTS_MAX: usize = 8;
 /// Rows in which the texts of events stand.
 const ROWS: usize = 2;
+/// Of more lines than that, texts would hide what is drawn: they are in the tooltips alone.
+const LABELLED_MAX: usize = 4;
 /// Width of such a text.
 const TEXT_MAX: f64 = 280.0;
 /// Wide enough for a thumb.
@@ -35,12 +37,18 @@ fn events(plot: &mut Plot) {
     events.sort_by(|one, other| one.1.total_cmp(&other.1));
     let events = &events[events.len().saturating_sub(EVENTS_MAX)..];
     let mut body = String::from("<g class=\"events\" stroke=\"none\">");
-    let mut ends = [i32::MIN; ROWS];
+    let mut clusters = Vec::new();
     let mut rest = events;
     while let Some(first) = rest.first() {
         let count = rest.iter().take_while(|event| event.0 - first.0 < CLUSTER).count();
         let (cluster, behind) = rest.split_at(count);
         rest = behind;
+        clusters.push(cluster);
+    }
+    // A row without room takes no text.
+    let start = if clusters.len() > LABELLED_MAX { i32::MAX } else { i32::MIN };
+    let mut ends = [start; ROWS];
+    for cluster in clusters {
         event(&mut body, plot, cluster, &mut ends);
     }
     body += "</g>";
@@ -114,7 +122,8 @@ fn markers(plot: &mut Plot) {
             (14, "", plot.right - x)
         };
         let label = cut(&label, FONT, f64::from((room - 14).max(0)));
-        text(&mut body, (at, bottom - 14), &format!("{HALO}{anchor}"), &label);
+        // A curve of misses falls: there is room above it.
+        text(&mut body, (at, top + LINE / 2 + BASELINE), &format!("{HALO}{anchor}"), &label);
         plot.body += &(body + "</g>");
     }
 }

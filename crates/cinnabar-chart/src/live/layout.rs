@@ -16,7 +16,7 @@ const TITLE_LINES_MAX: usize = 3;
 /// Bold text is wider than the same text is otherwise.
 const BOLD: f64 = 1.15;
 /// Room for a tick's label on the axis of time.
-const TICK: i32 = 150;
+const TICK: i32 = 190;
 
 /// The axis from bottom to top.
 #[derive(Debug)]
@@ -102,6 +102,9 @@ impl<'a> Plot<'a> {
             frame.start((at, self.bottom));
             frame.to((at, self.bottom + 7));
             if !label.is_empty() {
+                // A label of the first tick may be wider than what is left of the plot.
+                let half = (width(&label, FONT) / 2.0).ceil() as i32;
+                let at = at.min(self.width - half).max(half);
                 text(&mut labels, (at, self.bottom + 7 + LINE / 2 + BASELINE), "", &label);
             }
         }

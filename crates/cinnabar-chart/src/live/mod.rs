@@ -36,6 +36,7 @@
 mod calendar;
 mod events;
 mod grid;
+mod groups;
 mod heat;
 mod histogram;
 mod layout;
@@ -48,6 +49,7 @@ mod stacked;
 mod svg;
 
 pub use grid::{Cell, Grid};
+pub use groups::Groups;
 pub use heat::Heat;
 pub use histogram::{Buckets, Histogram};
 pub use lines::{Band, Line, Lines};
@@ -57,7 +59,8 @@ pub use stacked::{Layer, Stacked};
 use crate::{Axis, Colours};
 
 /// Rules for what depends on light and dark; they want `--paper` to be the colour of the page. The
-/// page may choose by `data-theme` on its root element; otherwise the reader's system does.
+/// page may choose by `data-theme` on its root element; otherwise the reader's system does. Text is
+/// 11 to 16 pixels high in a figure that is a container (`container-type: inline-size`).
 pub const CSS: &str = include_str!("live.css");
 
 /// More layers or lines are not drawn each on its own: nobody tells more colours apart.
@@ -131,8 +134,9 @@ pub struct Marker {
 /// How large, and in which colours.
 #[derive(Clone, Copy, Debug)]
 pub struct Look<'a> {
-    /// Width in units of the drawing; text is 25 of them high, so that the 960 of the default can be
-    /// read on a telephone. A place that is twice as wide takes 1920.
+    /// Width in units of the drawing; text is 32 of them high, so that the 960 of the default can be
+    /// read on a telephone. A page whose figures are containers ([`CSS`]) has smaller text where they
+    /// are wider.
     pub width: u16,
     /// Height of the plot, without its title, legend and labels.
     pub height: u16,

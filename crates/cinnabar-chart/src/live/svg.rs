@@ -6,14 +6,15 @@ use super::{Head, NAME_MAX};
 use crate::escape::escaped;
 use std::fmt::Write;
 
-/// Size of the text: 9 pixels on a telephone, where 960 units are 358 pixels.
-pub(super) const FONT: f64 = 25.0;
+/// Size of the text: 12 pixels on a telephone, where 960 units are 358 pixels. Labels are laid out for
+/// it; [`super::CSS`] has smaller ones for wider places, which fit in as well.
+pub(super) const FONT: f64 = 32.0;
 /// From one line of text to the next.
-pub(super) const LINE: i32 = 36;
+pub(super) const LINE: i32 = 42;
 /// Around everything.
 pub(super) const MARGIN: i32 = 10;
 /// From the middle of a line of text to its baseline.
-pub(super) const BASELINE: i32 = 9;
+pub(super) const BASELINE: i32 = 10;
 /// Text that can be read on whatever it lies on.
 pub(super) const HALO: &str =
     " class=\"halo\" stroke=\"#fff\" stroke-width=\"5\" paint-order=\"stroke\"";

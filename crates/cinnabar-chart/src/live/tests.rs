@@ -77,6 +77,15 @@ fn everything(text: &str, xs: &[f64], values: &[f64]) -> Vec<Box<dyn Figure>> {
         all.push(Box::new(Histogram { head: head.clone(), y, edges, series }));
         let bars = vec![Part::new(text, values), Part::new("", values)];
         let names = vec![text.to_owned(); values.len()];
+        let groups = Groups {
+            head: head.clone(),
+            of: text.to_owned(),
+            unit: Unit::Bytes,
+            names: names.clone(),
+            groups: bars.clone(),
+            whole: Some(1.0),
+        };
+        all.push(Box::new(groups));
         all.push(Box::new(Parts { head, unit: Unit::Bytes, names, bars }));
     }
     all
@@ -329,6 +338,20 @@ fn layers_lie_on_each_other_and_the_smallest_are_one() {
 }
 
 #[test]
+fn labels_of_the_ends_are_whole() {
+    let head = Head::new("a title", Across::Time { from_ms: NOW + 49e3, to_ms: NOW + 109e3 });
+    let y = Axis::linear("", Unit::Count).between(0.0, 5.0);
+    let lines = vec![Line::new("a", [1.0, 5.0])];
+    let lines = Lines { head, y, xs: vec![NOW + 49e3, NOW + 109e3], lines, limits: vec![] };
+    let svg = checked(&lines, &Look::default());
+    let text = svg.split_once(">05:33:00</text>").expect("the first tick is at the left edge").0;
+    let x = text.rsplit_once("<text x=\"").expect("a text").1.split('"').next().map(int);
+    let half = crate::text::width("05:33:00", 32.0) / 2.0;
+    assert!(x.is_some_and(|x| f64::from(x) >= half), "{x:?} {half}");
+    assert!(data(&svg, "left") < half, "{svg}");
+}
+
+#[test]
 fn what_is_no_number_leaves_a_gap() {
     let values = [1.0, 2.0, f64::NAN, 3.0, 2.0];
     let y = Axis::linear("", Unit::Count);
@@ -451,6 +474,36 @@ fn parts_are_as_long_as_their_values() {
     assert!((f64::from(wide(0)) / f64::from(wide(1)) - 3.0).abs() < 0.02);
     assert!(svg.contains(">index 3 MiB</text>") && svg.contains("<title>buffers: 1 MiB (25.0 %)"));
     assert_eq!(parts.csv(), "part,size (bytes)\r\nindex,3145728\r\nbuffers,1048576\r\n");
+}
+
+#[test]
+fn bars_of_groups_are_as_long_as_their_values() {
+    let mut groups = Groups {
+        head: Head::new("Hits", Across::default()),
+        of: "volume".to_owned(),
+        unit: Unit::Ratio,
+        names: vec!["now".to_owned(), "then".to_owned()],
+        groups: vec![Part::new("=vm1", [0.25, 0.5]), Part::new("vm2", [f64::NAN, 1.0])],
+        whole: Some(1.0),
+    };
+    let svg = checked(&groups, &Look::default());
+    let wide = |svg: &str, place: usize| {
+        let places = series(svg, place);
+        let xs = || places.iter().map(|place| place.0);
+        f64::from(xs().max().unwrap_or(0) - xs().min().unwrap_or(0))
+    };
+    let whole = data(&svg, "right") - data(&svg, "left");
+    assert!(
+        (wide(&svg, 0) / whole - 0.25).abs() < 0.01 && (wide(&svg, 1) / whole - 0.5).abs() < 0.01
+    );
+    assert!(svg.contains(">now</text>") && svg.contains(">50 %</text>"), "{svg}");
+    assert_eq!(svg.matches(">Hits<").count(), 1, "the page has the title: {svg}");
+    assert_eq!(groups.csv(), "volume,now (ratio),then (ratio)\r\n'=vm1,0.25,0.5\r\nvm2,,1\r\n");
+    groups.whole = None;
+    groups.groups.pop();
+    let svg = checked(&groups, &Look::default());
+    let whole = data(&svg, "right") - data(&svg, "left");
+    assert!((wide(&svg, 1) - whole).abs() < 1.0, "the largest is as long as the drawing");
 }
 
 /// Relative luminance as WCAG defines it.
