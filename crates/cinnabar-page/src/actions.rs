@@ -14,6 +14,8 @@ struct Action<'a> {
     id: &'a str,
     /// On its button.
     label: &'a str,
+    /// What it does, in a sentence.
+    does: &'a str,
     method: &'a str,
     path: String,
     /// The same as a command.
@@ -41,7 +43,7 @@ impl Command {
 
 impl Action<'_> {
     fn html(&self) -> String {
-        let Self { id, label, method, path, command, confirm, fields } = self;
+        let Self { id, label, does, method, path, command, confirm, fields } = self;
         let (path, confirm) = (escaped(path), escaped(confirm));
         let text = escaped(&command.text());
         let (before, name) = (escaped(&command.before), escaped(&command.name));
@@ -52,8 +54,10 @@ impl Action<'_> {
              data-after=\"{after}\" data-confirm=\"{confirm}\">{fields}\
              <button type=\"submit\" disabled{class}>{}</button> \
              <code class=\"command\">{text}</code>\
+             <p class=\"hint\">{}</p>\
              <output class=\"result\" aria-live=\"polite\"></output></form>\n",
             escaped(label),
+            escaped(does),
             after = command.after,
         )
     }
@@ -88,6 +92,7 @@ pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) 
     let pin = Action {
         id: "pin",
         label: "Pin share",
+        does: "Its share stays so large until it is left to plans again.",
         method: "PUT",
         path: pins.clone(),
         command: Command { after: " $size", ..command(data, "policy pin", name) },
@@ -100,6 +105,7 @@ pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) 
     let unpin = Action {
         id: "unpin",
         label: "Leave share and mode to plans",
+        does: "Its pin is dropped; the next plan may change both.",
         method: "DELETE",
         path: pins,
         command: command(data, "policy unpin", name),
@@ -115,6 +121,7 @@ pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) 
     let mode = Action {
         id: "mode",
         label: "Change mode",
+        does: "From now on, and plans leave it.",
         method: "PATCH",
         path: path(""),
         command: command(data, "volume set --mode $mode", name),
@@ -124,6 +131,7 @@ pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) 
     let flush = Action {
         id: "flush",
         label: "Flush",
+        does: "Ends when the back end has every write that was acknowledged before.",
         method: "POST",
         path: path("/flush"),
         command: command(data, "volume flush", name),
@@ -133,6 +141,7 @@ pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) 
     let invalidate = Action {
         id: "invalidate",
         label: "Invalidate\u{2026}",
+        does: "Drops what is cached of it, after a question; it is read from the back end again.",
         method: "POST",
         path: path("/invalidate"),
         command: command(data, "volume invalidate", name),
@@ -152,12 +161,13 @@ pub(crate) fn of_plan(data: &Data, allocator: Option<&str>) -> String {
         let chosen = if allocator.unwrap_or_default() == one { " selected" } else { "" };
         format!("<option value=\"{one}\"{chosen}>{label}</option>")
     };
-    let options: String = std::iter::once(option("", "who divides it now"))
+    let options: String = std::iter::once(option("", "the current one"))
         .chain(Allocator::ALL.iter().map(|one| option(one.name(), one.name())))
         .collect();
     let apply = Action {
         id: "apply",
         label: "Apply plan",
+        does: "Divides the cache among its volumes now, by what was read lately.",
         method: "POST",
         path: "/v1/policy/plan".into(),
         command: command(data, "policy plan --apply [--allocator $allocator]", ""),

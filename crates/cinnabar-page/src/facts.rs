@@ -244,6 +244,17 @@ pub(crate) fn number(count: u64) -> String {
     Unit::Count.show(count as f64)
 }
 
+/// A change of a part, with the decimal that [`percent`] has.
+pub(crate) fn change(part: f64) -> String {
+    let text = percent(part);
+    // A change that is not seen has no sign.
+    match text.trim_start_matches('-') {
+        "0.0 %" => "0.0 %".to_owned(),
+        _ if part > 0.0 => format!("+{text}"),
+        _ => text,
+    }
+}
+
 /// So much each second.
 pub(crate) fn a_second(text: String) -> String {
     text + "/s"
@@ -256,4 +267,15 @@ fn whole(value: f64) -> f64 {
 
 fn decimal(value: f64) -> String {
     format!("{value:.3}")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::change;
+
+    #[test]
+    fn a_change_has_a_sign_if_it_is_seen() {
+        let shown = [0.085, -0.002, 0.0, 0.0004, -0.0004].map(change);
+        assert_eq!(shown, ["+8.5 %", "-0.2 %", "0.0 %", "0.0 %", "0.0 %"]);
+    }
 }

@@ -26,6 +26,19 @@ pub(crate) fn name(text: &str) -> String {
     wrap(&format!("bdi title=\"{}\"", escaped(&plain(text))), &escaped(&shown))
 }
 
+/// The same of a path or an address: its end tells it from others, so that it is cut in the middle.
+pub(crate) fn both_ends(text: &str) -> String {
+    let plain = plain(text);
+    let count = plain.chars().count();
+    if count <= NAME_CHARS {
+        return name(text);
+    }
+    let half = NAME_CHARS / 2;
+    let begin = plain.chars().take(half - 1).chain(['\u{2026}']);
+    let shown: String = begin.chain(plain.chars().skip(count - half)).collect();
+    wrap(&format!("bdi title=\"{}\"", escaped(&plain)), &escaped(&shown))
+}
+
 /// A name without what can't be seen, cut to what a label has room for; not yet escaped.
 pub(crate) fn short(text: &str) -> String {
     let plain = plain(text);
@@ -151,6 +164,8 @@ mod tests {
         let long = "x".repeat(64);
         let shown = name(&long);
         assert!(shown.contains('\u{2026}') && shown.contains(&format!("title=\"{long}\"")));
+        let shown = both_ends(&format!("sim:filer,{}:file:/a/vm7.raw", "x".repeat(64)));
+        assert!(shown.contains(">sim:filer,") && shown.contains("/vm7.raw<"), "{shown}");
         assert_eq!(in_url("a b/\u{fc}"), "a%20b%2F%C3%BC");
     }
 }

@@ -73,6 +73,7 @@ impl Range {
     /// How it is called in a sentence: "in the last hour".
     pub fn words(&self) -> String {
         match self.word.map(|at| WORDS[at]) {
+            Some(("1h", ..)) => "in the last hour".into(),
             Some(("all", ..)) => "in all that is kept (a day at most)".into(),
             Some((_, _, shown)) => format!("in the last {shown}"),
             None => "in the range chosen".into(),

@@ -2,6 +2,7 @@
 
 use cinnabar_config::settings::VolumeMode;
 use cinnabar_status::raw::State;
+use cinnabar_status::report::WarmthReport;
 
 /// As in the status.
 pub(crate) const fn state(state: State) -> &'static str {
@@ -56,6 +57,15 @@ pub(crate) const fn mode_does(mode: VolumeMode) -> &'static str {
         }
         VolumeMode::WriteAround => "Reads are cached. A write drops what was cached of its blocks.",
         VolumeMode::PassThrough => "Nothing is cached.",
+    }
+}
+
+/// What became of the blocks of an earlier run.
+pub(crate) fn warmth(warmth: &WarmthReport) -> String {
+    match warmth {
+        // "Nothing is cached yet" would be said of a cache that is full by now.
+        WarmthReport::New => "nothing: it was not cached before".to_owned(),
+        other => other.to_string(),
     }
 }
 

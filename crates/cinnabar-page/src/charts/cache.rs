@@ -66,7 +66,8 @@ pub(super) fn spared(data: &Data) -> Sheet {
 
 pub(super) fn hits(data: &Data) -> Sheet {
     let columns = [("hits", Style::Line)];
-    let sheet = Sheet::over_time("Blocks read that hit", "part", Unit::Ratio, &columns);
+    let sheet =
+        Sheet::over_time("Blocks read that hit", "part of the blocks read", Unit::Ratio, &columns);
     let rows = rows(data, &data.samples, |point| {
         vec![f64::from(point.hit_blocks) / f64::from(point.read_blocks)]
     });
@@ -81,15 +82,13 @@ pub(super) fn times(point: &Point) -> Vec<f64> {
 }
 
 /// What [`times`] are.
-pub(super) const TIMES: [(&str, Style); 4] = [
-    ("reads, mean", Style::Line),
-    ("reads, 99 %", Style::UpTo),
-    ("writes, mean", Style::Line),
-    ("writes, 99 %", Style::UpTo),
-];
+pub(super) const TIMES: [(&str, Style); 4] =
+    [("reads", Style::Line), ("99 %", Style::UpTo), ("writes", Style::Line), ("99 %", Style::UpTo)];
+/// What lines and areas of [`TIMES`] mean.
+pub(super) const TIMES_AXIS: &str = "latency (line: mean, area: up to 99 %)";
 
 pub(super) fn latency(data: &Data) -> Sheet {
-    let sheet = Sheet::over_time("Latency of requests", "latency", Unit::Micros, &TIMES);
+    let sheet = Sheet::over_time("Latency of requests", TIMES_AXIS, Unit::Micros, &TIMES);
     timed(data, Sheet { rows: rows(data, &data.samples, times), ..sheet })
 }
 

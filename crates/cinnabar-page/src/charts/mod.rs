@@ -66,7 +66,7 @@ impl Figure {
         let Self { id, title, chart, is_empty } = self;
         let query = escaped(&query(data, id));
         let drawing = if *is_empty {
-            el("p class=\"empty\"", "Nothing is known of this yet.")
+            el("p class=\"empty\"", nothing(id))
         } else {
             format!("<div class=\"drawing\">{}</div>", chart.svg(&Look::default()))
         };
@@ -92,6 +92,20 @@ impl Figure {
     }
 }
 
+/// Why there is nothing to draw.
+fn nothing(id: &str) -> &'static str {
+    match id {
+        "volume-bypass" => "None: every block used the cache.",
+        "volume-mix" => "None yet: no block was used twice, as far as the manager remembers.",
+        "volume-histogram" => "No request has come yet.",
+        "dirty" => "None: back ends have every write.",
+        "qos-waits" => "No request has begun yet.",
+        "ssd-causes" => "Nothing was written yet.",
+        "what-if" => "No volume was read yet.",
+        _ => "There is no sample of this range. One is taken every 10 seconds.",
+    }
+}
+
 /// The query that gives a chart again.
 fn query(data: &Data, id: &str) -> String {
     let mut query = data.range.query();
@@ -113,7 +127,12 @@ fn query(data: &Data, id: &str) -> String {
 
 /// Figures side by side.
 pub(crate) fn all(ids: &[&str], data: &Data) -> String {
+    beside(ids, data, "")
+}
+
+/// Figures, and what is shown beside them: HTML.
+pub(crate) fn beside(ids: &[&str], data: &Data, more: &str) -> String {
     let figures = ids.iter().filter_map(|id| figure(id, data));
     let figures: String = figures.map(|figure| figure.html(data)).collect();
-    format!("<div class=\"charts\">\n{figures}</div>\n")
+    format!("<div class=\"charts\">\n{figures}{more}</div>\n")
 }

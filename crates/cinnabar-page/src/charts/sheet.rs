@@ -1,9 +1,9 @@
 //! Numbers of a chart, and which chart they make.
 
+use cinnabar_chart::Axis;
 use cinnabar_chart::live::{
-    Across, Cell, Figure, Grid, Head, Layer, Line, Lines, Look, Part, Parts, Stacked,
+    Across, Figure, Groups, Head, Layer, Line, Lines, Part, Parts, Stacked,
 };
-use cinnabar_chart::{Axis, Bars, Group};
 use cinnabar_text::Unit;
 
 /// What a row is of, and how rows are drawn.
@@ -117,7 +117,7 @@ impl Sheet {
             Shape::Lines | Shape::Curve(_) => Box::new(self.lines()),
             Shape::Stacked => Box::new(self.stacked()),
             Shape::Parts => Box::new(self.as_parts()),
-            Shape::Bars => Box::new(Grouped(self)),
+            Shape::Bars => Box::new(self.groups()),
         }
     }
 
@@ -189,40 +189,17 @@ impl Sheet {
             bars: self.rows.iter().map(bar).collect(),
         }
     }
-}
 
-/// Bars side by side, in groups with labels.
-struct Grouped(Sheet);
-
-impl Figure for Grouped {
-    fn svg(&self, _: &Look) -> String {
-        let Self(sheet) = self;
-        let names = sheet.columns.iter().map(|column| column.name.clone()).collect();
-        let group = |row: &Row| Group { label: row.label.clone(), values: row.values.clone() };
-        let groups = sheet.rows.iter().map(group).collect();
-        let (title, label) = (sheet.title.clone(), sheet.y.clone());
-        Bars { title, label, unit: sheet.unit, names, groups }.to_svg()
-    }
-
-    fn grid(&self) -> Grid {
-        let Self(sheet) = self;
-        let unit = match sheet.unit {
-            Unit::Count => "",
-            Unit::Micros => "us",
-            Unit::Seconds => "s",
-            Unit::Bytes => "bytes",
-            Unit::Ratio => "ratio",
-        };
-        let names = sheet.columns.iter().map(|column| column.name.clone());
-        let row = |row: &Row| {
-            let values = row.values.iter().map(|value| Cell::Number(*value, sheet.unit));
-            std::iter::once(Cell::Text(row.label.clone())).chain(values).collect()
-        };
-        Grid {
-            caption: sheet.title.clone(),
-            header: std::iter::once(sheet.x.clone()).chain(names).collect(),
-            units: std::iter::once("").chain(sheet.columns.iter().map(|_| unit)).collect(),
-            rows: sheet.rows.iter().map(row).collect(),
+    fn groups(&self) -> Groups {
+        let group = |row: &Row| Part::new(row.label.clone(), row.values.clone());
+        Groups {
+            head: self.head(),
+            of: self.x.clone(),
+            unit: self.unit,
+            names: self.columns.iter().map(|column| column.name.clone()).collect(),
+            groups: self.rows.iter().map(group).collect(),
+            // A part is seen beside all.
+            whole: (self.unit == Unit::Ratio).then_some(1.0),
         }
     }
 }

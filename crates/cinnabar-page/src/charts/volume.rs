@@ -1,7 +1,7 @@
 //! Charts of one volume.
 
 use super::Figure;
-use super::cache::{TIMES, a_second, rows, timed, times};
+use super::cache::{TIMES, TIMES_AXIS, a_second, rows, timed, times};
 use super::sheet::{Row, Shape, Sheet, Style};
 use crate::data::Data;
 use crate::facts::size;
@@ -51,7 +51,7 @@ pub(super) fn hits(data: &Data) -> Option<Sheet> {
     data.own()?;
     let columns = [("hit", Style::Line), ("predicted", Style::Dashed)];
     let title = "Reads that hit, and what was predicted";
-    let sheet = Sheet::over_time(title, "part", Unit::Ratio, &columns);
+    let sheet = Sheet::over_time(title, "part of the blocks read", Unit::Ratio, &columns);
     let plans = data.plans.as_ref().map(|history| history.plans.as_slice()).unwrap_or_default();
     let predicted: Vec<(u64, f64)> = plans
         .iter()
@@ -83,7 +83,7 @@ pub(super) fn iops(data: &Data) -> Option<Sheet> {
 
 pub(super) fn latency(data: &Data) -> Option<Sheet> {
     data.own()?;
-    let sheet = Sheet::over_time("Latency of its requests", "latency", Unit::Micros, &TIMES);
+    let sheet = Sheet::over_time("Latency of its requests", TIMES_AXIS, Unit::Micros, &TIMES);
     Some(timed(data, Sheet { rows: rows(data, &data.volume_samples, times), ..sheet }))
 }
 

@@ -2,14 +2,14 @@
 
 use crate::data::Data;
 use crate::facts::{Facts, UNKNOWN, number, size};
-use crate::html::{Grid, el, escaped, name, pairs, section};
+use crate::html::{Grid, both_ends, el, escaped, name, pairs, section};
 use crate::views::{all_rows, link_to};
 use crate::{ROWS_FIRST, charts};
 use cinnabar_policy::planning::Latency;
 use cinnabar_text::Unit;
 
 pub(crate) fn html(data: &Data, facts: &Facts) -> String {
-    let mut html = section("latency", "Latency", &latency(data, facts));
+    let mut html = section("latency", "Latency and load", &latency(data, facts));
     html += &section("backends", "By volume", &by_volume(data));
     if !data.report.qos_groups.is_empty() {
         html += &section("qos", "Turns at shared back ends", &qos(data));
@@ -62,7 +62,7 @@ fn by_volume(data: &Data) -> String {
         };
         grid.row(vec![
             link_to(data, &volume.name),
-            format!("<code>{}</code>", name(&volume.backend)),
+            format!("<code>{}</code>", both_ends(&volume.backend)),
             number(volume.backend_reads),
             number(volume.backend_writes),
             size(volume.backend_read_bytes),

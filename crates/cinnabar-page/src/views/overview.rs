@@ -2,7 +2,7 @@
 
 use crate::advice::{best, worth};
 use crate::data::Data;
-use crate::facts::{Facts, UNKNOWN, number, size_of};
+use crate::facts::{Facts, UNKNOWN, change, number, size_of};
 use crate::html::{Grid, el, escaped, section, wrap};
 use crate::views::{all_rows, link_to, trouble};
 use crate::{ROWS_FIRST, alerts, charts};
@@ -56,7 +56,7 @@ fn tiles(data: &Data, facts: &Facts, alerts: &[alerts::Alert]) -> String {
         None => "No back end was read since the start.".to_owned(),
     };
     let latency_words =
-        format!("is the mean of reads {when}. Now {}. {without}", facts.html("cache:now_read_us"));
+        format!("is the mean of reads {when}; now {}. {without}", facts.html("cache:now_read_us"));
     let hits = or_unknown(window.hit_ratio().map(percent));
     let hit_words =
         format!("of the blocks read {when} were hits. Now {}.", facts.html("cache:now_hit_ratio"));
@@ -129,9 +129,9 @@ fn volumes(data: &Data, facts: &Facts) -> String {
         let own = &volume.name;
         let window = data.window_of(own);
         let fact = |key: &str| facts.of_volume(own, key);
-        let of_window = |value: Option<f64>, unit: Unit, key: &str| match value {
+        let of_window = |value: Option<f64>, show: fn(f64) -> String, key: &str| match value {
             Some(value) => {
-                format!("<data data-key=\"{key}\" value=\"{value:.6}\">{}</data>", unit.show(value))
+                format!("<data data-key=\"{key}\" value=\"{value:.6}\">{}</data>", show(value))
             }
             None => UNKNOWN.to_owned(),
         };
@@ -143,16 +143,16 @@ fn volumes(data: &Data, facts: &Facts) -> String {
                 format!(
                     "{mark}<data data-key=\"next_gib\" value=\"{:.6}\">{}</data>",
                     worth.hits,
-                    Unit::Ratio.change(worth.hits)
+                    change(worth.hits)
                 )
             },
         );
         let cells = vec![
             link_to(data, own),
             fact("state"),
-            of_window(window.hit_ratio(), Unit::Ratio, "hit_ratio"),
+            of_window(window.hit_ratio(), percent, "hit_ratio"),
             fact("now_hit_ratio"),
-            of_window(window.read_mean_us(), Unit::Micros, "read_mean_us"),
+            of_window(window.read_mean_us(), |us| Unit::Micros.show(us), "read_mean_us"),
             fact("now_iops"),
             fact("share_blocks"),
             fact("cached_blocks"),

@@ -4,6 +4,7 @@ use crate::data::Data;
 use crate::facts::{Facts, number, size_of};
 use crate::html::{Grid, el, escaped, pairs, section, wrap};
 use crate::views::{all_rows, link_to};
+use crate::words::warmth as warmth_words;
 use crate::{ROWS_FIRST, alerts};
 use cinnabar_status::report::{HealthReport, LoadedReport, StartKind};
 use cinnabar_text::Unit;
@@ -73,12 +74,12 @@ fn start(data: &Data) -> String {
 fn warmth(data: &Data) -> String {
     let mut grid = Grid::new(
         "warmth-table",
-        "What became of an earlier run's blocks",
-        &[("Volume", false), ("Blocks", false)],
+        "Kept from the last run",
+        &[("Volume", false), ("What became of its blocks", false)],
     );
     let rows = if data.all_rows { usize::MAX } else { ROWS_FIRST };
     for volume in data.report.volumes.iter().take(rows) {
-        grid.row(vec![link_to(data, &volume.name), escaped(&volume.warmth.to_string())]);
+        grid.row(vec![link_to(data, &volume.name), escaped(&warmth_words(&volume.warmth))]);
     }
     let all = data.report.volumes.len();
     grid.html() + &all_rows(data, "/ui/recovery", all.min(rows), all)

@@ -1,7 +1,7 @@
 //! How the cache is divided, over time, and why each share moved.
 
 use crate::data::Data;
-use crate::facts::{UNKNOWN, size};
+use crate::facts::{UNKNOWN, change, size};
 use crate::html::{Grid, el, escaped, name, section};
 use crate::plans::moves_of;
 use crate::views::{all_rows, link_to, trouble};
@@ -56,7 +56,7 @@ fn moves(data: &Data, plans: &[PlanReport]) -> String {
 
 /// Why a share is what it is.
 fn why(plan: &PlanReport, share: &ShareReport) -> String {
-    let worth = Unit::Ratio.change(share.next_gib_hits);
+    let worth = change(share.next_gib_hits);
     format!(
         "{} ({}; {} expected to hit, next GiB {worth})",
         share.why,
@@ -95,7 +95,7 @@ fn plan(data: &Data) -> String {
         ("Actual hits", true),
         ("Why", false),
     ];
-    let mut grid = Grid::new("plan-table", "The newest plan", &columns);
+    let mut grid = Grid::new("plan-table", "Shares by volume", &columns);
     let rows = if data.all_rows { usize::MAX } else { ROWS_FIRST };
     for share in plan.volumes.iter().take(rows) {
         grid.row(vec![

@@ -53,16 +53,19 @@ fn endurance(data: &Data, facts: &Facts) -> String {
     let written = window.ssd_written_blocks as f64 * BLOCK_BYTES as f64;
     let mut rows = vec![
         ("Written since the start", facts.html("cache:flash_written_bytes")),
-        ("Now", facts.html("cache:now_ssd_bytes")),
+        ("Written now", facts.html("cache:now_ssd_bytes")),
     ];
     if let Some(a_second) = window.a_second(written) {
         let a_day = Unit::Bytes.show(a_second * DAY_S);
-        let text = format!("{a_day} a day, at the rate {}", data.range.words());
-        rows.push(("That is", escaped(&text)));
+        let text = format!("{a_day}, at the rate {}", data.range.words());
+        rows.push(("Written a day", escaped(&text)));
         let capacity = data.report.cache.capacity_blocks * BLOCK_BYTES;
         if capacity > 0 {
             let writes = a_second * DAY_S / capacity as f64;
-            rows.push(("Of the cache's size", format!("{writes:.2} times a day")));
+            rows.push((
+                "Room for data overwritten",
+                format!("{} times a day", Unit::Count.show(writes)),
+            ));
         }
         if let Some(budget) = data.plan().and_then(|plan| plan.budget) {
             let part = a_second * DAY_S / budget.bytes_per_day.max(1) as f64;
@@ -93,7 +96,7 @@ fn causes(data: &Data) -> String {
         let value = format!("<data value=\"{bytes}\">{}</data>", size(bytes));
         grid.row(vec![escaped(cause), value, percent_of(bytes, all)]);
     }
-    charts::all(&["ssd-causes"], data) + &grid.html()
+    charts::beside(&["ssd-causes"], data, &grid.html())
 }
 
 fn segments(facts: &Facts) -> String {

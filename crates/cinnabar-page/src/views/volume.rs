@@ -52,7 +52,7 @@ fn more(data: &Data, share: Option<&ShareReport>) -> String {
         percent(share.expected_hits),
         share.target_bytes.map_or_else(|| size(share.held_bytes), size),
         share.actual_hits.map_or_else(|| UNKNOWN.to_owned(), percent),
-        Unit::Ratio.show(share.next_gib_hits),
+        percent(share.next_gib_hits),
     );
     el("p id=\"worth\"", &words) + &marker(data, share) + &charts::all(&["volume-curve"], data)
 }

@@ -42,7 +42,7 @@ pub(super) fn tiles(data: &Data, facts: &Facts, volume: &VolumeReport) -> String
         (
             "Reads",
             format!(
-                "{} mean {}; now {}; since it was attached {} mean, {} median, {} of 99 %",
+                "{} mean {}; now {}; since it was attached {} mean, {} median, 99 % within {}",
                 or_unknown(window.read_mean_us().map(|us| Unit::Micros.show(us))),
                 data.range.words(),
                 fact("now_read_us"),
@@ -60,7 +60,7 @@ pub(super) fn tiles(data: &Data, facts: &Facts, volume: &VolumeReport) -> String
                 fact("now_bytes")
             ),
         ),
-        ("After the last start", escaped(&volume.warmth.to_string())),
+        ("From the last run", escaped(&words::warmth(&volume.warmth))),
     ];
     pairs("volume-facts", &rows)
 }
@@ -82,11 +82,11 @@ pub(super) fn reuse(data: &Data) -> String {
                 number(mix.writes),
                 number(mix.working_set),
                 size_of(mix.useful),
-                Unit::Ratio.show(mix.sampled)
+                percent(mix.sampled)
             ),
         );
     }
-    html += &charts::all(&["volume-mix", "volume-bypass"], data);
+    let mut kept_out = String::new();
     if let Some(Ok(explain)) = &data.explain {
         let columns = [("Why blocks were not cached", false), ("Blocks", true), ("Of", false)];
         let mut grid = Grid::new("not-cached", "What kept blocks out", &columns);
@@ -97,10 +97,10 @@ pub(super) fn reuse(data: &Data) -> String {
             grid.row(vec![escaped(&reason.reason), value, of.to_owned()]);
         }
         if !grid.is_empty() {
-            html += &grid.html();
+            kept_out = grid.html();
         }
     }
-    html
+    html + &charts::beside(&["volume-mix", "volume-bypass"], data, &kept_out)
 }
 
 pub(super) fn writes(

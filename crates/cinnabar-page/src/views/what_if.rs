@@ -2,13 +2,13 @@
 //! curves, without changing anything.
 
 use crate::data::{Data, WhatIf};
-use crate::facts::{UNKNOWN, size};
+use crate::facts::{UNKNOWN, change, size};
 use crate::html::{Grid, el, escaped, in_url, section, wrap};
 use crate::plans::{Compared, compared};
 use crate::views::{link_to, trouble};
 use crate::{ROWS_FIRST, actions, charts};
 use cinnabar_policy::sizing::Allocator;
-use cinnabar_text::{Unit, percent};
+use cinnabar_text::percent;
 
 /// Curves end at so many times the cache: what is larger can't be told apart.
 const CURVES_REACH: u64 = 2;
@@ -21,7 +21,13 @@ pub(crate) fn html(data: &Data) -> String {
         return html + &section("answer", "Answer", &trouble(reason));
     }
     html += &section("answer", "Answer", &answer(data, what_if));
-    html + &section("apply", "Carry it out", &actions::of_plan(data, what_if.allocator.as_deref()))
+    let apply = el(
+        "p class=\"hint\"",
+        "Applying a plan divides the cache as large as it is. Its size is changed with \
+         cinnabar cache resize SIZE.",
+    );
+    let apply = apply + &actions::of_plan(data, what_if.allocator.as_deref());
+    html + &section("apply", "Carry it out", &apply)
 }
 
 fn form(data: &Data, what_if: &WhatIf) -> String {
@@ -32,7 +38,7 @@ fn form(data: &Data, what_if: &WhatIf) -> String {
             if what_if.allocator.as_deref().unwrap_or_default() == one { " selected" } else { "" };
         format!("<option value=\"{one}\"{chosen}>{label}</option>")
     };
-    let options: String = std::iter::once(option("", "who divides it now"))
+    let options: String = std::iter::once(option("", "the current one"))
         .chain(Allocator::ALL.iter().map(|one| option(one.name(), one.name())))
         .collect();
     let text = if asked == 0 { String::new() } else { cinnabar_text::write_size(asked) };
@@ -42,7 +48,9 @@ fn form(data: &Data, what_if: &WhatIf) -> String {
             what_if.allocator.as_deref().map(in_url).map(|one| format!("&allocator={one}"));
         let href = format!("/ui/what-if?size={bytes}{}", allocator.unwrap_or_default());
         let href = escaped(&href);
-        wrap("li", &wrap(&format!("a href=\"{href}\""), &size(bytes)))
+        // Of a size that is no multiple of four the quarter was cut.
+        let current = if size(bytes) == size(asked) { " aria-current=\"true\"" } else { "" };
+        wrap("li", &wrap(&format!("a href=\"{href}\"{current}"), &size(bytes)))
     };
     let times: &[u64] = if capacity == 0 { &[] } else { &[1, 2, 4, 8] };
     let choices: String = times.iter().map(choice).collect();
@@ -106,11 +114,10 @@ fn answer(data: &Data, what_if: &WhatIf) -> String {
             bytes(row.shares[1]),
             percent(row.now),
             percent(row.then),
-            Unit::Ratio.change(row.then - row.now),
+            change(row.then - row.now),
         ]);
     }
     el("p id=\"what-if-answer\"", &words)
         + &note.unwrap_or_default()
-        + &charts::all(&["what-if"], data)
-        + &grid.html()
+        + &charts::beside(&["what-if"], data, &grid.html())
 }
