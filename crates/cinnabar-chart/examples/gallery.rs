@@ -4,8 +4,8 @@
 //! argument in that theme, whatever the browser prefers.
 
 use cinnabar_chart::live::{
-    Across, Buckets, CSS, Figure, Head, Heat, Histogram, Layer, Line, Lines, Look, Part, Parts,
-    Stacked,
+    Across, Buckets, CSS, Figure, Groups, Head, Heat, Histogram, Layer, Line, Lines, Look, Part,
+    Parts, Stacked,
 };
 use cinnabar_chart::{Axis, Colours};
 use cinnabar_text::Unit;
@@ -17,6 +17,7 @@ const POINTS: usize = 360;
 /// The rules of a page.
 const PAPER: &str = ":root { --paper: #ffffff; --ink: #1c1e21; }
 body { margin: 1rem auto; max-width: 60rem; padding: 0 1rem; font-family: system-ui, sans-serif; background: var(--paper); color: var(--ink); }
+figure { margin: 1rem 0; container-type: inline-size; }
 table { border-collapse: collapse; font-size: .8rem; } td, th { padding: .1rem .5rem; } .number { text-align: right; }
 @media (prefers-color-scheme: dark) { :root:not([data-theme=\"light\"]) { --paper: #16181b; --ink: #e6e8ea; } }
 :root[data-theme=\"dark\"] { --paper: #16181b; --ink: #e6e8ea; }
@@ -31,8 +32,8 @@ fn main() {
     let meta = "<meta charset=\"utf-8\"><meta name=\"viewport\" content=\"width=device-width\">";
     println!("<!DOCTYPE html>\n{root}<head>{meta}<title>Charts</title>");
     println!("<style>{PAPER}{CSS}</style></head><body><main><h1>Charts</h1>");
-    let figures: [&dyn Figure; 7] =
-        [&shares(), &latency(), &curve(), &heat(), &histogram(), &ram(), &many()];
+    let figures: [&dyn Figure; 8] =
+        [&shares(), &latency(), &curve(), &heat(), &histogram(), &ram(), &many(), &groups()];
     for figure in figures {
         let svg = figure.svg(&look);
         println!("<!-- {} bytes -->\n<figure>{svg}</figure>", svg.len());
@@ -140,5 +141,18 @@ fn many() -> Parts {
         unit: Unit::Bytes,
         names,
         bars,
+    }
+}
+
+fn groups() -> Groups {
+    let hits = [[0.31, 0.62], [0.75, 0.75], [0.0, 0.08]];
+    let group = |(vm, hits): (usize, [f64; 2])| Part::new(format!("vm{}", vm + 1), hits);
+    Groups {
+        head: Head::new("Reads that would hit", Across::default()),
+        of: "volume".to_owned(),
+        unit: Unit::Ratio,
+        names: ["now", "then"].map(str::to_owned).to_vec(),
+        groups: hits.into_iter().enumerate().map(group).collect(),
+        whole: Some(1.0),
     }
 }
