@@ -13,7 +13,7 @@ from daemon import Daemon, views
 
 folder, address, binary, socket, volume = sys.argv[1:]
 daemon = Daemon(address, binary, socket)
-LOOKS = 8
+LOOKS = 5
 # Counters of a volume: the status is asked before the page shows its sample, and after it.
 COUNTERS = ["reads", "writes", "blocks_read", "blocks_written", "read_hits", "misses", "write_hits",
             "backend_reads", "backend_writes", "backend_read_bytes", "backend_write_bytes"]
@@ -63,7 +63,7 @@ with Browser(folder) as browser:
     for path in views(volume):
         page.open(address + path)
         page.evaluate(WATCH)
-        time.sleep(4)
+        time.sleep(2)
         longest, frames, tasks = page.evaluate("[longest, frames, tasks]")
         print(f"{path}: longest frame {longest:.0f} ms of {frames}, long tasks {[round(task) for task in tasks]}")
     wrong += page.complaints
