@@ -39,8 +39,6 @@ impl Cut {
         output(Command::new("nft").arg(rules))?;
         Ok(cut)
     }
-
-    fn heal(self) {}
 }
 
 impl Drop for Cut {
@@ -101,7 +99,7 @@ pub(super) fn owner() -> Result<()> {
         let written = Instant::now();
         // Cut off still, and asked for what is old now.
         thread::sleep(Duration::from_secs(3));
-        cut.heal();
+        drop(cut);
         thread::sleep(Duration::from_secs(3));
         over.store(true, Ordering::SeqCst);
         let reads = readers.map(|reader| reader.join().expect("it does not panic"));
@@ -109,8 +107,26 @@ pub(super) fn owner() -> Result<()> {
             late.into_iter().map(|late| late.join().expect("it does not panic")).collect();
         second.map(|second| (second, written, reads, late))
     })?;
-    for (volume, (reads, refused)) in VOLUMES.into_iter().zip(&reads) {
-        let last = reads.iter().filter(|read| read.found == noise(4096, read.block)).last();
+    judge(&reads, begun, written)?;
+    ensure!(late.iter().all(Result::is_err), "a late write was acknowledged");
+    for volume in VOLUMES {
+        for block in OLD {
+            let found = client(&one, volume)?.read(block * 4096, 4096);
+            ensure!(found.is_err(), "{volume}, which it has lost, is read there");
+            let found = client(&two, volume)?.read(block * 4096, 4096)?;
+            ensure!(found == noise(4096, block + NEW), "block {block} of {volume} is old");
+        }
+    }
+    reason(&first, "another host has taken")?;
+    second.stop()?;
+    first.stop()?;
+    check_pools(cluster, "cut")
+}
+
+/// What the cut at `begun` and the other daemon's writes until `written` leave to the guests of the old owner.
+fn judge(reads: &[(Vec<Read>, usize); 2], begun: Instant, written: Instant) -> Result<()> {
+    for (volume, (reads, refused)) in VOLUMES.into_iter().zip(reads) {
+        let last = reads.iter().rfind(|read| read.found == noise(4096, read.block));
         let last = last.context("nothing was read there")?;
         println!(
             "{volume}: {} reads served and {refused} refused, the last of what it had {:?} after the cut",
@@ -125,19 +141,7 @@ pub(super) fn owner() -> Result<()> {
         }
         ensure!(*refused > 0, "{volume} was never refused");
     }
-    ensure!(late.iter().all(Result::is_err), "a late write was acknowledged");
-    for volume in VOLUMES {
-        for block in OLD {
-            let found = client(&one, volume)?.read(block * 4096, 4096);
-            ensure!(found.is_err(), "{volume}, which it has lost, is read there");
-            let found = client(&two, volume)?.read(block * 4096, 4096)?;
-            ensure!(found == noise(4096, block + NEW), "block {block} of {volume} is old");
-        }
-    }
-    reason(&first, "another host has taken")?;
-    second.stop()?;
-    first.stop()?;
-    check_pools(cluster, "cut")
+    Ok(())
 }
 
 /// A guest that asks for the same blocks all the time; its reads, and how many were refused.
