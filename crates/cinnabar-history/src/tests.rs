@@ -301,8 +301,13 @@ fn events_are_what_differs_between_two_statuses() {
         (events[0].before.as_deref(), events[0].after.as_deref()),
         (Some("write-through"), Some("write-around"))
     );
+    assert_eq!(events[0].reason.as_deref(), Some("planned"));
     assert_eq!((events[1].kind, &events[1].volume), (VolumeFailed, &vm("vm2")));
     assert_eq!(events[1].reason.as_ref().map(String::len), Some(512));
+    now.volumes[0].config.mode = VolumeMode::PassThrough;
+    now.volumes[0].mode_by_operator = true;
+    let events = watcher.look(T0, &now);
+    assert_eq!(events[0].reason.as_deref(), Some("set by the operator"));
     now.volumes[1] = volume("vm2", 0);
     now.volumes[0].state = State::Degraded;
     let events = kinds(&mut watcher, &now);
