@@ -1,14 +1,15 @@
 //! What the data plane of the target `api` serves: two volumes, so that there is something to draw.
 
 use cinnabar_config::settings::VolumeConfig;
-use cinnabar_messages::{CacheStatus, DataStatus, SizeStatus, State, VolumeStatus};
+use cinnabar_messages::{CacheStatus, DataStatus, ModeCause, SizeStatus, State, VolumeStatus};
 use cinnabar_policy::planning::Totals;
 use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_seam::health::Health;
 use cinnabar_seam::volume::Warmth;
 use cinnabar_status::latency::Latencies;
 
-/// The second one's name would be more than text where it is not escaped.
+/// What the second one's name has, which would be more than text where it is not escaped.
+pub const MARKUP: &[u8] = b"<img src=x";
 const CONFIG: &str = r#"
 [cache]
 device = "cache.img"
@@ -52,8 +53,16 @@ pub fn status() -> DataStatus {
 }
 
 fn volume(config: VolumeConfig) -> VolumeStatus {
-    let counters =
-        VolumeCounters { reads: 1000, blocks_read: 1000, read_hits: 700, ..VolumeCounters::default() };
+    let counters = VolumeCounters {
+        reads: 1000,
+        writes: 300,
+        blocks_read: 1000,
+        read_hits: 700,
+        blocks_written: 300,
+        backend_reads: 300,
+        backend_writes: 300,
+        ..VolumeCounters::default()
+    };
     VolumeStatus {
         config,
         state: State::Serving,
@@ -70,6 +79,7 @@ fn volume(config: VolumeConfig) -> VolumeStatus {
         latencies: Latencies::default(),
         write_back: None,
         mode_by_operator: false,
+        mode_cause: ModeCause::default(),
         qos: None,
         parent: None,
         migration: None,

@@ -4,7 +4,7 @@ use super::{Control, Phase};
 use cinnabar_config::settings::{VolumeChange, VolumeConfig};
 use cinnabar_messages::{
     AnswerTo, CacheStatus, CommandError, CommandErrorKind, Commands, DataStatus, Message,
-    SizeStatus, State, VolumeStatus, Waker, channel,
+    ModeCause, SizeStatus, State, VolumeStatus, Waker, channel,
 };
 use cinnabar_policy::planning::Totals;
 use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
@@ -220,6 +220,7 @@ fn status_of(config: VolumeConfig) -> VolumeStatus {
         latencies: Latencies::default(),
         write_back: None,
         mode_by_operator: false,
+        mode_cause: ModeCause::default(),
         qos: None,
         parent: None,
         migration: None,

@@ -233,9 +233,8 @@ fn of_volume(
     }
     if let Some(before) = before.filter(|before| before.mode != mode) {
         let changed = EventReport::new(EventKind::ModeChanged, now_ms).of(name);
-        let who = if volume.mode_by_operator { "set by the operator" } else { "planned" };
         let changed = changed.changed(name_of_mode(before.mode), name_of_mode(mode));
-        events.push(changed.because(who));
+        events.push(changed.because(volume.mode_cause.words()));
     }
     let warm = volume.migration.as_ref().and_then(|migration| migration.warm.as_ref());
     if let (Some(before), Some(warm)) = (before, warm)

@@ -8,7 +8,7 @@ use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_seam::health::Health;
 use cinnabar_seam::volume::Warmth;
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
-use cinnabar_status::raw::{CacheStatus, DataStatus, SizeStatus, State, VolumeStatus};
+use cinnabar_status::raw::{CacheStatus, DataStatus, ModeCause, SizeStatus, State, VolumeStatus};
 use proptest::prelude::*;
 use std::path::Path;
 
@@ -56,6 +56,7 @@ fn volume(name: &str, reads: u64) -> VolumeStatus {
         latencies,
         write_back: None,
         mode_by_operator: false,
+        mode_cause: ModeCause::default(),
         qos: None,
         parent: None,
         migration: None,
@@ -293,6 +294,7 @@ fn events_are_what_differs_between_two_statuses() {
     assert_eq!(kinds(&mut watcher, &now), [], "nothing is known of before");
     assert_eq!(kinds(&mut watcher, &now), []);
     now.volumes[0].config.mode = VolumeMode::WriteAround;
+    now.volumes[0].mode_cause = ModeCause::Plan;
     now.volumes[1].state = State::Failed;
     now.volumes[1].reason = "x".repeat(1000);
     let events = watcher.look(T0, &now);
@@ -305,9 +307,8 @@ fn events_are_what_differs_between_two_statuses() {
     assert_eq!((events[1].kind, &events[1].volume), (VolumeFailed, &vm("vm2")));
     assert_eq!(events[1].reason.as_ref().map(String::len), Some(512));
     now.volumes[0].config.mode = VolumeMode::PassThrough;
-    now.volumes[0].mode_by_operator = true;
-    let events = watcher.look(T0, &now);
-    assert_eq!(events[0].reason.as_deref(), Some("set by the operator"));
+    now.volumes[0].mode_cause = ModeCause::Opened;
+    assert_eq!(watcher.look(T0, &now)[0].reason, None);
     now.volumes[1] = volume("vm2", 0);
     now.volumes[0].state = State::Degraded;
     let events = kinds(&mut watcher, &now);

@@ -167,7 +167,7 @@ pub(crate) fn of_plan(data: &Data, allocator: Option<&str>) -> String {
     let apply = Action {
         id: "apply",
         label: "Apply plan",
-        does: "Divides the cache among its volumes now, by what was read lately.",
+        does: "Divides the cache among its volumes now, by what was read lately, and goes on with that allocator.",
         method: "POST",
         path: "/v1/policy/plan".into(),
         command: command(data, "policy plan --apply [--allocator $allocator]", ""),

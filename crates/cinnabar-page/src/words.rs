@@ -2,7 +2,7 @@
 
 use cinnabar_config::settings::VolumeMode;
 use cinnabar_status::raw::State;
-use cinnabar_status::report::WarmthReport;
+use cinnabar_status::report::{VolumeReport, WarmthReport};
 
 /// As in the status.
 pub(crate) const fn state(state: State) -> &'static str {
@@ -61,8 +61,11 @@ pub(crate) const fn mode_does(mode: VolumeMode) -> &'static str {
 }
 
 /// What became of the blocks of an earlier run.
-pub(crate) fn warmth(warmth: &WarmthReport) -> String {
-    match warmth {
+pub(crate) fn warmth(volume: &VolumeReport) -> String {
+    match &volume.warmth {
+        WarmthReport::New if !matches!(volume.state, State::Serving | State::Degraded) => {
+            "not known until it is served".to_owned()
+        }
         // "Nothing is cached yet" would be said of a cache that is full by now.
         WarmthReport::New => "nothing: it was not cached before".to_owned(),
         other => other.to_string(),

@@ -198,6 +198,35 @@ pub struct Loaded {
     pub took: Duration,
 }
 
+/// Who gave a volume the mode that it has.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ModeCause {
+    /// It was opened with it.
+    #[default]
+    Opened,
+    /// The operator, by a command or by the configuration that was read again.
+    Operator,
+    /// A plan.
+    Plan,
+    /// It was to join the write log, could not, and has the mode from before.
+    NotJoined,
+    /// It was to leave the write log, and could not.
+    NotLeft,
+}
+
+impl ModeCause {
+    /// Why the mode has changed; an empty line if that is not known.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Opened => "",
+            Self::Operator => "set by the operator",
+            Self::Plan => "planned",
+            Self::NotJoined => "it could not join the write log",
+            Self::NotLeft => "it could not leave the write log",
+        }
+    }
+}
+
 /// A volume, raw.
 #[derive(Clone, Debug)]
 pub struct VolumeStatus {
@@ -205,6 +234,8 @@ pub struct VolumeStatus {
     pub config: VolumeConfig,
     /// The operator has set its mode while it served, and has not left it to plans since.
     pub mode_by_operator: bool,
+    /// Who gave it the mode of its settings.
+    pub mode_cause: ModeCause,
     /// How it is.
     pub state: State,
     /// Why it is not [`State::Serving`], or an empty line.

@@ -142,9 +142,9 @@ pub fn decimal(value: f64, decimals: usize) -> String {
     format!("{value:.decimals$}")
 }
 
-/// `12.3 %`: a part of 1 with one decimal, as tables have it whose rows are compared.
+/// `12.3 %`: a part of 1 with one decimal, as tables have it whose rows are compared; a hyphen of what is no number.
 pub fn percent(part: f64) -> String {
-    format!("{:.1} %", part * 100.0)
+    if part.is_finite() { format!("{:.1} %", part * 100.0) } else { "-".to_owned() }
 }
 
 /// So many of a whole as [`percent`]; a hyphen of nothing.

@@ -160,7 +160,7 @@ pub(super) fn mistakes() -> Result<()> {
 }
 
 /// A guest of a volume that is served at last.
-fn connected(site: &Site, name: &str, daemon: &Daemon) -> Result<Client> {
+pub(super) fn connected(site: &Site, name: &str, daemon: &Daemon) -> Result<Client> {
     let begun = Instant::now();
     loop {
         // Of one that is not there reads fail.
@@ -222,7 +222,7 @@ pub(super) fn frozen_owner() -> Result<()> {
         .collect();
     thread::sleep(Duration::from_millis(300));
     signal(&first, Signal::CONT)?;
-    let second = written?;
+    let (second, _) = written?;
     for reader in readers {
         let (volume, block, found) = reader.join().ok().context("a reader ended early")?;
         if let Ok(found) = found {
@@ -247,13 +247,13 @@ pub(super) fn frozen_owner() -> Result<()> {
     check_pools(cluster, "frozen")
 }
 
-/// A second daemon takes both volumes, and writes what the first one has cached.
+/// A second daemon takes both volumes, and writes what the first one has cached; when it was durable there.
 pub(super) fn taken_and_written(
     site: &Site,
     config: &Config,
     volumes: [&str; 2],
-) -> Result<Daemon> {
-    let begun = Instant::now();
+) -> Result<(Daemon, Vec<Instant>)> {
+    let (begun, mut written) = (Instant::now(), Vec::new());
     let daemon = site.serve(config)?;
     for volume in volumes {
         let mut guest = connected(site, volume, &daemon)?;
@@ -262,8 +262,9 @@ pub(super) fn taken_and_written(
             guest.write(block * 4096, &noise(4096, block + 1000))?;
         }
         guest.flush()?;
+        written.push(Instant::now());
     }
-    Ok(daemon)
+    Ok((daemon, written))
 }
 
 fn signal(daemon: &Daemon, signal: Signal) -> Result<()> {

@@ -44,6 +44,8 @@ fn under_fio(
         .arg("iodepth", 16)
         .arg("size", DISK)
         .arg("loops", 4)
+        // Long enough for what happens meanwhile.
+        .arg("rate_iops", 500)
         .arg("verify", "crc32c")
         .arg("verify_fatal", 1);
     let fio = thread::spawn(move || job.run());
@@ -51,6 +53,7 @@ fn under_fio(
     ensure!(!fio.is_finished(), "the load is over before anything happens");
     away(cluster)?;
     thread::sleep(Duration::from_secs(3));
+    ensure!(!fio.is_finished(), "the load is over before it was away for long");
     back(cluster)?;
     fio.join().ok().context("fio's thread ended early")??;
     let status = daemon.status()?;

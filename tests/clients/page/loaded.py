@@ -29,16 +29,22 @@ new PerformanceObserver(list => list.getEntries().forEach(one => tasks.push(one.
     .observe({type: "longtask"});"""
 
 
-def changed(page, before):
-    """The numbers of the next sample."""
-    return wait("the page moves", lambda: (now := page.evaluate(FACTS)) != before and now)
+def sample_after(page, moment):
+    """The numbers of a sample that was taken later than this, in s."""
+    look = f"[Number(document.getElementById('now').dateTime), {FACTS}]"
+
+    def later():
+        taken_ms, facts = page.evaluate(look)
+        return facts if taken_ms > moment * 1000 else None
+
+    return wait("the page moves", later)
 
 
 def check_sample(page):
     """A sample that was taken between two looks at the status; what is wrong with it."""
-    # The sample after the next one is taken after this look.
     low = daemon.volume(volume)
-    facts = changed(page, changed(page, page.evaluate(FACTS)))
+    # A moment more: a sample's time may be taken a little later than its numbers.
+    facts = sample_after(page, time.time() + 0.5)
     high = daemon.volume(volume)
     wrong = [
         f"{key}: {facts[key]}, not from {low[key]} to {high[key]}"

@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         Volume::new(NAME, "file:disk.raw").key("read_only = true").key("bypass_sequential = \"0\"");
     let config = Config::new(size * 2 + 64 * MIB).http(port).control_key("api = true");
     let daemon = site.serve(&config.volume(volume))?;
-    warm(&daemon, &site.uri(NAME), NAME)?;
+    warm(&daemon, &site)?;
     let mut samples: [Vec<Sample>; 2] = Default::default();
     for _ in 0..args.rounds {
         for (row, pages) in [0, args.pages].into_iter().enumerate() {
@@ -84,16 +84,15 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     publish(&(heading(&what)? + "\n" + &table(&samples, args.pages)), args.output.as_deref())
 }
 
-/// Reads a volume until it is wholly cached.
-pub(super) fn warm(daemon: &Daemon, uri: &str, volume: &str) -> Result<()> {
+fn warm(daemon: &Daemon, site: &Site) -> Result<()> {
     for _ in 0..PASSES_MAX {
-        let before = daemon.status()?.count(volume, "misses")?;
-        Fio::nbd(uri).arg("rw", "read").arg("bs", "128k").arg("iodepth", 8).run()?;
-        if daemon.status()?.count(volume, "misses")? == before {
+        let before = daemon.status()?.count(NAME, "misses")?;
+        Fio::nbd(&site.uri(NAME)).arg("rw", "read").arg("bs", "128k").arg("iodepth", 8).run()?;
+        if daemon.status()?.count(NAME, "misses")? == before {
             return Ok(());
         }
     }
-    anyhow::bail!("still missing after {volume} was read {PASSES_MAX} times")
+    anyhow::bail!("still missing after the disk was read {PASSES_MAX} times")
 }
 
 fn measure(daemon: &Daemon, site: &Site, args: &Args) -> Result<Sample> {

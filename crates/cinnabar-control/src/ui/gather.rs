@@ -138,15 +138,16 @@ pub(super) async fn html(ui: &Ui, wanted: Wanted, asked: Asked) -> Result<Respon
     data.volume = wanted.volume(&asked);
     data.all_rows = asked.rows.as_deref() == Some("all");
     data.filter = asked.filter.clone().unwrap_or_default();
-    if needs.plans {
-        data.plans = plans(ui, &wanted).await;
+    if needs.explain && !data.has_volume() {
+        return Err(no_volume(&data.volume));
     }
-    if needs.explain {
-        if !data.has_volume() {
-            return Err(no_volume(&data.volume));
-        }
-        data.explain = Some(ui.answers.explain(&data.volume).await);
-    }
+    let plans = async { if needs.plans { Some(plans(ui, &wanted).await) } else { None } };
+    let explain =
+        async { if needs.explain { Some(ui.answers.explain(&data.volume).await) } else { None } };
+    // Side by side, so that a manager that hangs costs the wait once.
+    let (plans, explain) = tokio::join!(plans, explain);
+    data.plans = plans.unwrap_or(data.plans);
+    data.explain = explain;
     if needs.what_if {
         data.what_if = Some(what_if(ui, &asked).await);
     }

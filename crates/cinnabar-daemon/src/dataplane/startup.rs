@@ -41,8 +41,8 @@ use cinnabar_engine::volume::{Belief, VolumeSpec};
 use cinnabar_engine::{Config, Engine};
 use cinnabar_messages::taps::taps;
 use cinnabar_messages::{
-    AnswerTo, CacheConfig, Commands, IoMode, StartConfig, StartError, StartErrorKind, Subject,
-    VolumeConfig,
+    AnswerTo, CacheConfig, Commands, IoMode, ModeCause, StartConfig, StartError, StartErrorKind,
+    Subject, VolumeConfig,
 };
 use cinnabar_shards::ShardMap;
 use slab::Slab;
@@ -337,6 +337,7 @@ impl Plane {
             measured: None,
             grow_due: false,
             mode_by_operator: false,
+            mode_cause: ModeCause::Opened,
             writes: WriteMode::default(),
             change: Change::None,
             stops: false,

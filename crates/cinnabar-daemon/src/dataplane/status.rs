@@ -10,7 +10,9 @@ use cinnabar_backend::hybrid::HybridStatus;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::volume::Warmth;
-use cinnabar_messages::{CacheStatus, DataStatus, HybridVolumeStatus, State, VolumeStatus};
+use cinnabar_messages::{
+    CacheStatus, DataStatus, HybridVolumeStatus, ModeCause, State, VolumeStatus,
+};
 use cinnabar_status::latency::Latencies;
 use std::time::Duration;
 
@@ -61,6 +63,7 @@ impl Plane {
         let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
             config: config.clone(),
             mode_by_operator: false,
+            mode_cause: ModeCause::Opened,
             state: State::Waiting,
             reason: self.reason_of_absent(&config.name, reason),
             waiting: Some(waiting),
@@ -122,6 +125,7 @@ impl Plane {
         VolumeStatus {
             config: volume.config.clone(),
             mode_by_operator: volume.mode_by_operator,
+            mode_cause: volume.mode_cause,
             state,
             reason,
             waiting: None,

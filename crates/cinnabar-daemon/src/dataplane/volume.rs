@@ -18,7 +18,7 @@ use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_frontend::nbd::ExportId;
 use cinnabar_messages::taps::Watched;
-use cinnabar_messages::{AnswerTo, CommandError, State, VolumeConfig, VolumeMode};
+use cinnabar_messages::{AnswerTo, CommandError, ModeCause, State, VolumeConfig, VolumeMode};
 use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
 use cinnabar_writeback::Misses;
@@ -35,6 +35,8 @@ pub(super) struct Volume {
     pub(super) config: VolumeConfig,
     /// Its mode is the operator's, who has set it while it served: plans do not change it.
     pub(super) mode_by_operator: bool,
+    /// Who gave it its mode.
+    pub(super) mode_cause: ModeCause,
     /// What the data threads share of it.
     pub(super) io: Arc<VolumeIo>,
     /// Its phase, its name in the engines, what its server lost.

@@ -95,14 +95,14 @@ impl Figure {
 /// Why there is nothing to draw.
 fn nothing(id: &str) -> &'static str {
     match id {
-        "volume-bypass" => "None: every block used the cache.",
+        "volume-bypass" => "None, as far as requests have come.",
         "volume-mix" => "None yet: no block was used twice, as far as the manager remembers.",
         "volume-histogram" => "No request has come yet.",
-        "dirty" => "None: back ends have every write.",
+        "dirty" => "No volume that is served has writes that its back end lacks.",
         "qos-waits" => "No request has begun yet.",
         "ssd-causes" => "Nothing was written yet.",
         "what-if" => "No volume was read yet.",
-        _ => "There is no sample of this range. One is taken every 10 seconds.",
+        _ => "There is nothing in this range. A sample is taken every 10 seconds.",
     }
 }
 

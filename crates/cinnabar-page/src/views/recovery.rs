@@ -79,7 +79,7 @@ fn warmth(data: &Data) -> String {
     );
     let rows = if data.all_rows { usize::MAX } else { ROWS_FIRST };
     for volume in data.report.volumes.iter().take(rows) {
-        grid.row(vec![link_to(data, &volume.name), escaped(&warmth_words(&volume.warmth))]);
+        grid.row(vec![link_to(data, &volume.name), escaped(&warmth_words(volume))]);
     }
     let all = data.report.volumes.len();
     grid.html() + &all_rows(data, "/ui/recovery", all.min(rows), all)

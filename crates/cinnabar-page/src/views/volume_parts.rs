@@ -60,7 +60,7 @@ pub(super) fn tiles(data: &Data, facts: &Facts, volume: &VolumeReport) -> String
                 fact("now_bytes")
             ),
         ),
-        ("From the last run", escaped(&words::warmth(&volume.warmth))),
+        ("From the last run", escaped(&words::warmth(volume))),
     ];
     pairs("volume-facts", &rows)
 }

@@ -8,9 +8,9 @@ use cinnabar_engine::health::{Health, LoadReport, Start};
 use cinnabar_engine::volume::{DropReason, Warmth};
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
 use cinnabar_status::raw::{
-    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, PaceReason, PaceStatus,
-    ParentStatus, SizeStatus, State, VolumeStatus, Waiting, WriteBackStatus, WriteLogCounters,
-    WriteLogStatus, WriteMemoryStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, ModeCause, PaceReason,
+    PaceStatus, ParentStatus, SizeStatus, State, VolumeStatus, Waiting, WriteBackStatus,
+    WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
 };
 use cinnabar_status::report::StatusReport;
 use clap::{CommandFactory, Parser};
@@ -195,6 +195,7 @@ pub(super) fn sample(reads: u64) -> DataStatus {
     let volume = VolumeStatus {
         config: input.check(Path::new("/base")).expect("valid settings"),
         mode_by_operator: false,
+        mode_cause: ModeCause::default(),
         state: State::Serving,
         reason: String::new(),
         waiting: None,

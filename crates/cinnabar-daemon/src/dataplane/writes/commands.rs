@@ -11,7 +11,7 @@ use cinnabar_backend::entropy;
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::Op;
 use cinnabar_engine::units::Instant;
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
 use cinnabar_writeback::{Command, Refusal};
 
 impl Plane {
@@ -27,6 +27,7 @@ impl Plane {
         let volume = &mut self.volumes[key];
         // What can't be had changes nothing.
         let before = volume.mode_by_operator;
+        let cause = if by_operator { ModeCause::Operator } else { ModeCause::Plan };
         let by_operator = by_operator || before;
         let (old, changes) = (volume.config.mode, volume.writes.changes());
         // One that could not join when it was attached may try again.
@@ -45,7 +46,7 @@ impl Plane {
                 let _ = answer.send(Err(refused(refusal)));
                 return;
             }
-            self.take_mode(key, mode);
+            self.take_mode(key, mode, cause);
             self.volumes[key].mode_by_operator = by_operator;
             self.leave_log(now, key, Change::Leave, (true, false));
             let _ = answer.send(Ok(()));
@@ -59,7 +60,7 @@ impl Plane {
         }
         if self.volumes[key].writes.route() != Route::Engine {
             // It was on its way back already, or never left.
-            self.take_mode(key, mode);
+            self.take_mode(key, mode, cause);
             self.volumes[key].mode_by_operator = by_operator;
             let _ = answer.send(Ok(()));
             return;
@@ -74,7 +75,7 @@ impl Plane {
             }
         };
         let claims = self.claims_for(key, incarnation);
-        self.take_mode(key, mode);
+        self.take_mode(key, mode, cause);
         let volume = &mut self.volumes[key];
         volume.mode_by_operator = by_operator;
         (volume.claims, volume.change) = (claims, Change::Join(answer, (old, before)));

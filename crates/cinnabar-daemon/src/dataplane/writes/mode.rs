@@ -11,7 +11,7 @@ use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, IoError, Op};
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
+use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
 use cinnabar_writeback::{Command, Done, Refusal};
 use std::time::Duration;
 
@@ -247,7 +247,7 @@ impl Plane {
                 return self.refuse_attach(now, key, answer, failed);
             }
             Change::Join(answer, (mode, by_operator)) => {
-                self.take_mode(key, mode);
+                self.take_mode(key, mode, ModeCause::NotJoined);
                 self.volumes[key].mode_by_operator = by_operator;
                 let failed = failed.map_or_else(CommandError::gone, |failed| explain(&failed));
                 let _ = answer.send(Err(failed));
@@ -281,14 +281,14 @@ impl Plane {
             }
             Change::Attach(answer) => return self.refuse_attach(now, key, answer, error),
             Change::Join(answer, (mode, by_operator)) => {
-                self.take_mode(key, mode);
+                self.take_mode(key, mode, ModeCause::NotJoined);
                 self.volumes[key].mode_by_operator = by_operator;
                 let _ = answer.send(Err(error));
             }
             Change::Leave => {
                 tracing::warn!(volume = volume.config.name, reason = %error, "it stays in the write log");
                 // So another try to leave is one.
-                self.take_mode(key, VolumeMode::WriteBack);
+                self.take_mode(key, VolumeMode::WriteBack, ModeCause::NotLeft);
             }
             Change::None => {
                 let volume = &volume.config.name;
@@ -311,9 +311,9 @@ impl Plane {
     }
 
     /// Gives a volume the mode that it has or is about to have, in the engines, too.
-    pub(super) fn take_mode(&mut self, key: usize, mode: VolumeMode) {
+    pub(super) fn take_mode(&mut self, key: usize, mode: VolumeMode, cause: ModeCause) {
         let volume = &mut self.volumes[key];
-        volume.config.mode = mode;
+        (volume.config.mode, volume.mode_cause) = (mode, cause);
         if let Some(volume) = volume.life.id() {
             let mode = Some(mode.into());
             let plan = VolumePlan { mode, ..VolumePlan::unchanged(volume) };
