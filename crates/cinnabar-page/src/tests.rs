@@ -12,7 +12,7 @@ use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_seam::health::Health;
 use cinnabar_seam::volume::Warmth;
 use cinnabar_status::latency::{Latencies, LatencyRecorder};
-use cinnabar_status::raw::{CacheStatus, DataStatus, SizeStatus, State, VolumeStatus};
+use cinnabar_status::raw::{CacheStatus, DataStatus, ModeCause, SizeStatus, State, VolumeStatus};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -62,6 +62,7 @@ fn volume(name: &str, reads: u64) -> VolumeStatus {
         latencies,
         write_back: None,
         mode_by_operator: false,
+        mode_cause: ModeCause::default(),
         qos: None,
         parent: None,
         migration: None,
