@@ -9,6 +9,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::{binary, python, tools};
 use std::path::PathBuf;
 use std::process::{Command, ExitCode, Stdio};
+use std::thread;
 use std::time::Duration;
 
 /// What all fuzz targets together get.
@@ -62,11 +63,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             }
             Ok(Done::Passed(skipped))
         }),
-        Stage::new("e2e", || {
-            let mut test = cargo(&["test", "--package", "e2e", "--locked"]);
-            test.env(binary::BINARY, tested()?).env(binary::PROFILE, "test");
-            show(&mut test).map(Done::Passed)
-        }),
+        Stage::new("e2e", end_to_end),
         Stage::new("faults", || faults::check(&tested()?)),
         Stage::new("fuzz", || fuzz::run(FUZZ_TIME)),
     ];
@@ -80,6 +77,23 @@ fn tests() -> Command {
         test.args(["--features", WITH_CEPH]);
     }
     test
+}
+
+/// The end-to-end tests. Cases on the one Ceph cluster wait for each other, so they have a thread to themselves, and all
+/// others one beside it.
+fn end_to_end() -> Result<Done> {
+    let daemon = tested()?;
+    let run = |select: &[&str]| {
+        let mut test =
+            cargo(&["test", "--package", "e2e", "--locked", "--", "--test-threads", "1"]);
+        show(test.args(select).env(binary::BINARY, &daemon).env(binary::PROFILE, "test"))
+    };
+    let (ceph, others) = thread::scope(|scope| {
+        let ceph = scope.spawn(|| run(&["ceph_"]));
+        let others = run(&["--skip", "ceph_"]);
+        (ceph.join().expect("it does not panic"), others)
+    });
+    Ok(Done::Passed([ceph?, others?].concat()))
 }
 
 /// The daemon of that build, which checks itself more than a release does. A release build takes as long as all the
