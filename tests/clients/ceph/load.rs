@@ -45,7 +45,7 @@ fn under_fio(
         .arg("size", DISK)
         .arg("loops", 4)
         // Long enough for what happens meanwhile.
-        .arg("rate_iops", 500)
+        .arg("rate", "16m")
         .arg("verify", "crc32c")
         .arg("verify_fatal", 1);
     let fio = thread::spawn(move || job.run());

@@ -148,6 +148,7 @@ fn those_who_listen_learn_what_happens_and_go_on_where_they_were() {
     site.ask(&["volume", "set", "vm1", "--mode", "write-around"]);
     let (first, event) = listener.kind("mode_changed");
     assert_eq!((&event["volume"], &event["after"]), (&"vm1".into(), &"write-around".into()));
+    assert_eq!(event["reason"], "set by the operator");
     site.ask(&["volume", "add", "vm2", "--backend", "file:vm2.raw"]);
     assert_eq!(listener.kind("volume_attached").1["volume"], "vm2");
     site.ask(&["volume", "remove", "vm2"]);
