@@ -79,21 +79,23 @@ fn tests() -> Command {
     test
 }
 
-/// The end-to-end tests. Cases on the one Ceph cluster wait for each other, so they have a thread to themselves, and all
-/// others one beside it.
+/// The end-to-end tests, two at a time. Cases on the one Ceph cluster wait for each other: they and those that kill
+/// daemons are one half, which takes about as long as all others.
 fn end_to_end() -> Result<Done> {
+    const HALF: [&str; 2] = ["ceph_", "crash_"];
     let daemon = tested()?;
     let run = |select: &[&str]| {
         let mut test =
             cargo(&["test", "--package", "e2e", "--locked", "--", "--test-threads", "1"]);
         show(test.args(select).env(binary::BINARY, &daemon).env(binary::PROFILE, "test"))
     };
-    let (ceph, others) = thread::scope(|scope| {
-        let ceph = scope.spawn(|| run(&["ceph_"]));
-        let others = run(&["--skip", "ceph_"]);
-        (ceph.join().expect("it does not panic"), others)
+    let (half, others) = thread::scope(|scope| {
+        let half = scope.spawn(|| HALF.map(|name| run(&[name])));
+        let others = run(&HALF.map(|name| ["--skip", name]).concat());
+        (half.join().expect("it does not panic"), others)
     });
-    Ok(Done::Passed([ceph?, others?].concat()))
+    let [ceph, crashes] = half;
+    Ok(Done::Passed([ceph?, crashes?, others?].concat()))
 }
 
 /// The daemon of that build, which checks itself more than a release does. A release build takes as long as all the
