@@ -77,5 +77,6 @@ fn generated_client() -> Result<()> {
 /// Prometheus reads the rules that come with the daemon.
 fn alert_rules() -> Result<()> {
     let rules = source("../packaging/prometheus-rules.yml");
-    output(Command::new("promtool").args(["check", "rules"]).arg(rules)).map(drop)
+    let promtool = tools::PROMTOOL.unpacked().context("it was looked for before")?;
+    output(Command::new(promtool).args(["check", "rules"]).arg(rules)).map(drop)
 }

@@ -1,7 +1,8 @@
 //! End-to-end tests: the daemon, real clients, real files.
 //!
 //! A test whose tool is missing counts as ignored and prints `skipped: reason`, which `cargo xtask
-//! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness.
+//! ci` counts. Started by `cargo test -p e2e`; arguments are those of the built-in harness, and
+//! `CINNABAR_TIER` and `CINNABAR_LANE` choose cases ([`tier`]).
 
 mod api;
 mod bench;
@@ -20,6 +21,7 @@ mod qemu;
 mod record;
 mod reload;
 mod restart;
+mod tier;
 mod tls;
 mod unit;
 mod verify;
@@ -29,25 +31,44 @@ use e2e::tools::Tool;
 use libtest_mimic::{Arguments, Failed, Trial};
 use std::process::ExitCode;
 use std::time::Instant;
+use tier::{Selection, Tier};
 
-/// A test: its name, the tools it can't do without, what it does.
+/// A test: its name, the tools it can't do without, what it does, and when it runs.
 pub(crate) struct Case {
     name: &'static str,
     needs: &'static [Tool],
     run: fn() -> anyhow::Result<()>,
+    tier: Tier,
+    alone: bool,
 }
 
 impl Case {
+    /// One that runs at night, unless it says otherwise.
     const fn new(
         name: &'static str,
         needs: &'static [Tool],
         run: fn() -> anyhow::Result<()>,
     ) -> Self {
-        Self { name, needs, run }
+        Self { name, needs, run, tier: Tier::Nightly, alone: false }
+    }
+
+    /// Before each change is taken.
+    const fn ci(self) -> Self {
+        Self { tier: Tier::Ci, ..self }
+    }
+
+    /// Also what a newcomer runs.
+    const fn quick(self) -> Self {
+        Self { tier: Tier::Quick, ..self }
+    }
+
+    /// It needs the machine to itself, because it measures time.
+    const fn alone(self) -> Self {
+        Self { alone: true, ..self }
     }
 
     fn into_trial(self) -> Trial {
-        let Self { name, needs, run } = self;
+        let Self { name, needs, run, .. } = self;
         let missing = needs.iter().find(|tool| !tool.is_present());
         if let Some(Tool { command, package, .. }) = missing {
             eprintln!("skipped: {name} needs {command} (package {package})");
@@ -67,6 +88,13 @@ impl Case {
 }
 
 fn main() -> ExitCode {
+    let selection = match Selection::from_environment() {
+        Ok(selection) => selection,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
     let mut arguments = Arguments::from_args();
     // Most of the time is spent waiting for files and clients, which use a core each.
     arguments.test_threads.get_or_insert(2);
@@ -99,6 +127,7 @@ fn main() -> ExitCode {
         .chain(unit::CASES)
         .chain(api::CASES)
         .chain(page::CASES)
+        .filter(|case| selection.takes(case))
         .map(Case::into_trial)
         .collect();
     libtest_mimic::run(&arguments, trials).exit_code()

@@ -6,18 +6,30 @@ use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Names another daemon to use.
 pub const BINARY: &str = "CINNABAR_BIN";
 /// Names the profile that programs are built with.
 pub const PROFILE: &str = "CINNABAR_PROFILE";
 
-fn profile() -> String {
-    std::env::var(PROFILE).unwrap_or_else(|_| "release".into())
+/// The profile of packages and benchmarks; `release` is the same without optimisation across crates.
+pub const DIST: &str = "dist";
+
+/// The profile unless the environment names one.
+static DEFAULT: OnceLock<&str> = OnceLock::new();
+
+/// Builds what is measured: with [`DIST`], unless the environment names another profile.
+pub fn build_to_measure() {
+    DEFAULT.get_or_init(|| DIST);
 }
 
-/// The release build of `cinnabar`, built now if need be; with RBD images where their libraries are.
+/// The profile that programs are built with.
+pub fn profile() -> String {
+    std::env::var(PROFILE).unwrap_or_else(|_| DEFAULT.get_or_init(|| "release").to_string())
+}
+
+/// The daemon, built now if need be; with RBD images where their libraries are.
 ///
 /// # Errors
 /// When it does not build.
@@ -50,7 +62,7 @@ fn declares(header: &[u8], call: &str) -> bool {
     header.windows(call.len()).any(|part| part == call.as_bytes())
 }
 
-/// The release build of the one program that these arguments of cargo name, built now if need be.
+/// The one program that these arguments of cargo name, built now if need be.
 /// Asked again, the first answer holds: cargo would take time from whatever is measured.
 ///
 /// # Errors

@@ -1,10 +1,7 @@
-//! Debian's kernel for guests: unpacked below the target folder, never installed.
-//!
-//! Installing the package would bring a boot loader's worth of scripts with it; its files are all
-//! that is needed.
+//! Debian's kernel for guests.
 
-use crate::binary;
 use crate::process::output;
+use crate::unpacked::{self, only};
 use anyhow::{Context, Result, ensure};
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,6 +9,9 @@ use std::process::Command;
 
 /// The package that depends on the newest kernel for virtual machines.
 pub const PACKAGE: &str = "linux-image-cloud-amd64";
+
+/// Where it is unpacked, below the target folder.
+const FOLDER: &str = "guest-kernel";
 
 /// An unpacked kernel.
 #[derive(Clone, Debug)]
@@ -24,36 +24,23 @@ pub struct Kernel {
 
 /// The kernel, if it was fetched.
 pub fn find() -> Option<Kernel> {
-    let root = folder().ok()?;
+    let root = unpacked::folder(FOLDER).ok()?;
     let image = only(&root.join("boot"), "vmlinuz-")?;
     let modules = only(&root.join("lib/modules"), "")?;
     Some(Kernel { image, modules })
 }
 
-/// Downloads and unpacks it, as any user: root is not needed.
+/// Downloads and unpacks it.
 ///
 /// # Errors
 /// When this is no Debian for amd64, or the package can't be had.
 pub fn fetch() -> Result<()> {
-    let root = folder()?;
-    // A folder that was left half done by an earlier try is not `root` and is removed when dropped.
-    fs::create_dir_all(root.parent().context("the target folder has a parent")?)?;
-    let work = tempfile::Builder::new()
-        .prefix("guest-kernel-")
-        .tempdir_in(root.parent().context("the target folder has a parent")?)?;
     let depends = output(Command::new("apt-cache").args(["depends", PACKAGE]))?;
     let package = depends
         .lines()
         .find_map(|line| line.trim().strip_prefix("Depends: "))
         .with_context(|| format!("{PACKAGE} depends on no kernel"))?;
-    output(Command::new("apt-get").args(["download", package]).current_dir(work.path()))?;
-    let archive = only(work.path(), package).context("apt-get left no package")?;
-    let tree = work.path().join("tree");
-    output(Command::new("dpkg-deb").arg("-x").arg(&archive).arg(&tree))?;
-    if root.exists() {
-        fs::remove_dir_all(&root)?;
-    }
-    fs::rename(&tree, &root)?;
+    unpacked::fetch(package, FOLDER)?;
     ensure!(find().is_some(), "{package} holds no kernel");
     Ok(())
 }
@@ -68,21 +55,6 @@ impl Kernel {
         search(&self.modules.join("kernel"), &file)?
             .with_context(|| format!("no module {name} in {}", self.modules.display()))
     }
-}
-
-/// Where it is unpacked.
-fn folder() -> Result<PathBuf> {
-    Ok(binary::target_folder()?.join("guest-kernel"))
-}
-
-/// The first entry whose name begins with `prefix`.
-fn only(folder: &Path, prefix: &str) -> Option<PathBuf> {
-    let entries = fs::read_dir(folder).ok()?;
-    let mut paths: Vec<PathBuf> = entries.filter_map(|entry| Some(entry.ok()?.path())).collect();
-    paths.sort();
-    paths.into_iter().find(|path| {
-        path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(prefix))
-    })
 }
 
 fn search(folder: &Path, file: &str) -> Result<Option<PathBuf>> {

@@ -21,6 +21,7 @@ pub mod stamps;
 pub mod tls;
 pub mod tools;
 pub mod unit;
+pub mod unpacked;
 
 pub use control::Status;
 pub use daemon::{Config, Daemon, Site, Volume};

@@ -1,6 +1,7 @@
 //! The outside programs that tests, demo and benchmarks use, and where Debian keeps them.
 
-use crate::kernel;
+use crate::{kernel, unpacked};
+use anyhow::{Result, bail};
 use std::path::PathBuf;
 
 /// An outside program, or files of a package.
@@ -21,7 +22,7 @@ pub struct Tool {
 pub enum How {
     /// The package is installed.
     Installed,
-    /// The package is only unpacked, by [`kernel::fetch`].
+    /// The package is only unpacked, by [`Tool::unpack`].
     Unpacked,
 }
 
@@ -98,8 +99,13 @@ pub const LINTIAN: Tool = Tool::new("lintian", "lintian", "checks the Debian pac
 pub const PYTHON3: Tool = Tool::new("python3", "python3", "scripts that lead a browser");
 /// A browser.
 pub const CHROMIUM: Tool = Tool::new("chromium", "chromium", "the daemon's page as people see it");
-/// Prometheus' checker of its files. Used where it is, and never fetched: its package starts a server.
-pub const PROMTOOL: Tool = Tool::new("promtool", "prometheus", "checks the alert rules");
+/// Prometheus' checker of its files.
+pub const PROMTOOL: Tool = Tool {
+    command: "promtool",
+    package: "prometheus",
+    purpose: "checks the alert rules; its package would start a server, and is unpacked below the target folder",
+    how: How::Unpacked,
+};
 /// Rules for packets.
 pub const NFT: Tool = Tool::new("nft", "nftables", "a daemon that is cut off from its cluster");
 /// Ceph's monitor.
@@ -167,8 +173,12 @@ pub const ALL: &[Tool] = &[
     LIBRADOS,
     LIBRADOSPP,
     CXX,
+    PROMTOOL,
     KERNEL,
 ];
+
+/// What the quick tests need: `cargo xtask test`.
+pub const QUICK: &[Tool] = &[CC, FIO];
 
 /// Where `command` lies on the search path.
 pub fn find(command: &str) -> Option<PathBuf> {
@@ -185,7 +195,29 @@ impl Tool {
     pub fn is_present(&self) -> bool {
         match self.how {
             How::Installed => find(self.command).is_some(),
-            How::Unpacked => kernel::find().is_some(),
+            How::Unpacked if self.package == kernel::PACKAGE => kernel::find().is_some(),
+            How::Unpacked => self.unpacked().is_some(),
         }
+    }
+
+    /// Fetches a package that is only unpacked.
+    ///
+    /// # Errors
+    /// When it can't be had, or has no such program.
+    pub fn unpack(&self) -> Result<()> {
+        if self.package == kernel::PACKAGE {
+            return kernel::fetch();
+        }
+        unpacked::fetch(self.package, self.package)?;
+        if !self.is_present() {
+            bail!("{} has no {}", self.package, self.command);
+        }
+        Ok(())
+    }
+
+    /// The program of a package that was unpacked, or one that was installed by others.
+    pub fn unpacked(&self) -> Option<PathBuf> {
+        let program = unpacked::folder(self.package).ok()?.join("usr/bin").join(self.command);
+        if program.exists() { Some(program) } else { find(self.command) }
     }
 }

@@ -1,116 +1,177 @@
-//! Everything that must hold before a change is taken, quick checks first.
+//! The three tiers of checks, each of which contains the one before it: `cargo xtask test`, `ci` and
+//! `nightly`. With names of stages, only these.
 //!
-//! `cargo xtask ci [STAGE...]`; `.ci/run` runs it.
+//! `.ci/run` runs `cargo xtask ci`. What runs in which tier is in `tiers` and `slow`, and for end-to-end
+//! cases in `tests/clients/tier.rs`.
 
+use crate::lanes::{Lanes, Outcome};
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
+use crate::tiers::{self, Built, SIMULATOR, Tier};
 use crate::{circles, faults, fuzz, install, layers, tidy};
-use anyhow::{Context, Result, ensure};
+use anyhow::Result;
 use e2e::{binary, python, tools};
-use std::path::PathBuf;
-use std::process::{Command, ExitCode, Stdio};
-use std::thread;
+use std::process::ExitCode;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-/// What all fuzz targets together get.
-const FUZZ_TIME: Duration = Duration::from_mins(5);
-
-/// Tests of a crate that run at a time.
-const TEST_THREADS: &str = "4";
-
-/// Features of all that is only built with the libraries of Ceph.
-const WITH_CEPH: &str =
-    "cinnabar/ceph,cinnabar-backend/ceph,cinnabar-hybrid/ceph,cinnabar-rados/ceph";
+/// Fault-simulation seeds of `test`, of `ci`, of `ci` at each commit, of `nightly`.
+const QUICK_SEEDS: u64 = 200;
+const CI_SEEDS: u64 = 1_200;
+const COMMIT_SEEDS: u64 = 300;
+const NIGHTLY_SEEDS: u64 = 50_000;
+/// Those of two hosts.
+const CI_SEEDS_OF_TWO_HOSTS: u64 = 1_200;
+const NIGHTLY_SEEDS_OF_TWO_HOSTS: u64 = 12_000;
+/// What all fuzz targets together get at night.
+const FUZZ_TIME: Duration = Duration::from_mins(30);
 
 /// Which stages to run.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Only these stages: tools, fmt, tidy, layers, circles, clippy, doc, deny, test, e2e, faults, fuzz [default: all]
+    /// Only these stages; a wrong name lists them [default: all]
     #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
 
-/// Runs the stages.
-pub(crate) fn run(args: &Args) -> ExitCode {
-    let stages = [
-        Stage::new("tools", tools),
+/// What stages leave to later ones: the programs that were built.
+#[derive(Clone, Default)]
+struct Shared(Arc<Mutex<Option<Built>>>);
+
+impl Shared {
+    fn keep(&self, built: Built) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(built);
+    }
+
+    /// The programs, built now unless a stage did so before.
+    fn built(&self) -> Result<Built> {
+        let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(built) = &*kept {
+            return Ok(built.clone());
+        }
+        let built = Built::new()?;
+        *kept = Some(built.clone());
+        Ok(built)
+    }
+}
+
+/// Runs `cargo xtask test`.
+pub(crate) fn test(args: &Args) -> ExitCode {
+    let tools = Stage::new("tools", || install_tools(tools::QUICK));
+    run_all(
+        "test",
+        vec![tools].into_iter().chain(quick(&Shared::default())).collect(),
+        &args.stages,
+    )
+}
+
+/// Runs `cargo xtask ci`.
+pub(crate) fn ci(args: &Args) -> ExitCode {
+    let shared = Shared::default();
+    let mut stages = vec![Stage::new("tools", all_tools)];
+    stages.extend(quick(&shared));
+    stages.extend(thorough(&shared));
+    run_all("ci", stages, &args.stages)
+}
+
+/// Runs `cargo xtask nightly`.
+pub(crate) fn nightly(args: &Args) -> ExitCode {
+    let shared = Shared::default();
+    let mut stages = vec![Stage::new("tools", all_tools)];
+    stages.extend(quick(&shared));
+    stages.extend(thorough(&shared));
+    stages.extend(exhaustive(&shared));
+    run_all("nightly", stages, &args.stages)
+}
+
+/// What a newcomer runs, after the tools.
+fn quick(shared: &Shared) -> Vec<Stage> {
+    let shared = shared.clone();
+    vec![
         Stage::new("fmt", || cargo_stage(&["fmt", "--all", "--check"])),
         Stage::new("tidy", || tidy::check().map(passed)),
         Stage::new("layers", || layers::check().map(passed)),
         Stage::new("circles", || circles::check().map(passed)),
-        Stage::new("clippy", || {
-            let lint = ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
-            show(cargo(&lint).args(["--", "-D", "warnings"])).map(Done::Passed)
+        Stage::new("test", move || {
+            let seeds = |built: &Built| Ok(faults::job(&built.named(SIMULATOR)?.path, QUICK_SEEDS));
+            let (built, outcome) = tiers::quick(seeds)?;
+            shared.keep(built);
+            Ok(done(outcome))
         }),
-        // Without features: this compiles what is built without the libraries of Ceph.
-        Stage::new("doc", || {
-            let doc = ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
-            show(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings")).map(Done::Passed)
+    ]
+}
+
+/// What `ci` adds. End-to-end cases mostly wait: the others run beside them.
+fn thorough(shared: &Shared) -> Vec<Stage> {
+    let (clients, slow, seeds) = (shared.clone(), shared.clone(), shared.clone());
+    vec![
+        Stage::new("e2e", move || tiers::end_to_end(&clients.built()?, Tier::Ci).map(done)).beside(
+            vec![
+                Stage::new("clippy", || {
+                    let lint =
+                        ["clippy", "--workspace", "--all-targets", "--all-features", "--locked"];
+                    show(cargo(&lint).args(["--", "-D", "warnings"])).map(Done::Passed)
+                }),
+                // Without features: this compiles what is built without the libraries of Ceph.
+                Stage::new("doc", || {
+                    let doc =
+                        ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
+                    show(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings")).map(Done::Passed)
+                }),
+                Stage::new("slow", move || tiers::put_off(&slow.built()?, Tier::Ci).map(done)),
+                Stage::new("faults", move || {
+                    let built = seeds.built()?;
+                    simulate(&built, CI_SEEDS, COMMIT_SEEDS, CI_SEEDS_OF_TWO_HOSTS)
+                }),
+            ],
+        ),
+    ]
+}
+
+/// What `nightly` adds.
+fn exhaustive(shared: &Shared) -> Vec<Stage> {
+    let (clients, slow, seeds) = (shared.clone(), shared.clone(), shared.clone());
+    vec![
+        Stage::new("all e2e", move || {
+            tiers::end_to_end(&clients.built()?, Tier::Nightly).map(done)
+        }),
+        Stage::new("all slow", move || tiers::put_off(&slow.built()?, Tier::Nightly).map(done)),
+        Stage::new("all faults", move || {
+            simulate(&seeds.built()?, NIGHTLY_SEEDS, 0, NIGHTLY_SEEDS_OF_TWO_HOSTS)
+        }),
+        Stage::new("examples", || {
+            show(&mut cargo(&["test", "--workspace", "--locked", "--doc"]))?;
+            cargo_stage(&["build", "--profile", "test", "--workspace", "--locked", "--examples"])
         }),
         Stage::new("deny", deny),
-        Stage::new("test", || {
-            // With the output of passed tests, for the lines that tell of skipped ones.
-            let mut test = tests();
-            // Deliberate bugs are found by the hundred here, each by a panic that is expected: their stacks
-            // would hide the one line that counts.
-            test.args(["--no-fail-fast", "--", "--show-output"]).env("RUST_BACKTRACE", "0");
-            // Many of them wait for files and time-outs, not for a processor.
-            test.env("RUST_TEST_THREADS", TEST_THREADS);
-            let mut skipped = show(&mut test)?;
-            if !binary::with_ceph() {
-                let packages = "librbd-dev, librados-dev and libradospp-dev";
-                skipped.push(format!("RBD images and hybrid volumes on Ceph need {packages}"));
-            }
-            Ok(Done::Passed(skipped))
-        }),
-        Stage::new("e2e", end_to_end),
-        Stage::new("faults", || faults::check(&tested()?)),
         Stage::new("fuzz", || fuzz::run(FUZZ_TIME)),
-    ];
-    run_all("ci", &stages, &args.stages)
+        Stage::new("package", || cargo_stage(&["xtask", "package"])),
+    ]
 }
 
-/// All tests but the end-to-end ones: one build of all, with what needs the libraries of Ceph where these are.
-fn tests() -> Command {
-    let mut test = cargo(&["test", "--workspace", "--exclude", "e2e", "--locked"]);
-    if binary::with_ceph() {
-        test.args(["--features", WITH_CEPH]);
+/// Fault simulations: the same seeds each time, so that a change is to blame for a failure, and others of the
+/// commit's own.
+fn simulate(built: &Built, seeds: u64, of_commit: u64, of_two_hosts: u64) -> Result<Done> {
+    let simulator = &built.named(SIMULATOR)?.path;
+    let outcome = Lanes::run(|lanes| {
+        lanes.push(faults::job(simulator, seeds));
+        if of_commit > 0 {
+            lanes.push(faults::job_of_commit(simulator, of_commit)?);
+        }
+        lanes.push(tiers::two_hosts(built, of_two_hosts)?);
+        Ok(())
+    })?;
+    Ok(done(outcome))
+}
+
+fn done(outcome: Outcome) -> Done {
+    println!("{} tests passed", outcome.passed);
+    let mut skipped = outcome.skipped;
+    if !binary::with_ceph() {
+        let packages = "librbd-dev, librados-dev and libradospp-dev";
+        skipped.push(format!("RBD images and hybrid volumes on Ceph need {packages}"));
     }
-    test
-}
-
-/// The end-to-end tests, two at a time. Cases on the one Ceph cluster wait for each other: they and those that kill
-/// daemons are one half, which takes about as long as all others.
-fn end_to_end() -> Result<Done> {
-    const HALF: [&str; 2] = ["ceph_", "crash_"];
-    let daemon = tested()?;
-    let run = |select: &[&str]| {
-        let mut test =
-            cargo(&["test", "--package", "e2e", "--locked", "--", "--test-threads", "1"]);
-        show(test.args(select).env(binary::BINARY, &daemon).env(binary::PROFILE, "test"))
-    };
-    let (half, others) = thread::scope(|scope| {
-        let half = scope.spawn(|| HALF.map(|name| run(&[name])));
-        let others = run(&HALF.map(|name| ["--skip", name]).concat());
-        (half.join().expect("it does not panic"), others)
-    });
-    let [ceph, crashes] = half;
-    Ok(Done::Passed([ceph?, crashes?, others?].concat()))
-}
-
-/// The daemon of that build, which checks itself more than a release does. A release build takes as long as all the
-/// rest: benchmarks and long searches have one.
-fn tested() -> Result<PathBuf> {
-    let mut build = tests();
-    build.args(["--no-run", "--message-format", "json-render-diagnostics"]);
-    let done = build.stderr(Stdio::inherit()).output().context("starting cargo")?;
-    ensure!(done.status.success(), "the tests do not build");
-    let is_it = |built: &serde_json::Value| {
-        let target = &built["target"];
-        let is_program = target["kind"][0] == "bin" && built["profile"]["test"] == false;
-        is_program && target["name"] == "cinnabar"
-    };
-    binary::named(&done.stdout, is_it).context("cargo named no daemon")
+    Done::Passed(skipped)
 }
 
 fn passed((): ()) -> Done {
@@ -122,25 +183,33 @@ fn cargo_stage(args: &[&str]) -> Result<Done> {
 }
 
 /// Tools that are still missing afterwards skip the tests that need them; nothing else suffers.
-fn tools() -> Result<Done> {
-    install::component("fmt", "rustfmt")?;
+fn all_tools() -> Result<Done> {
     install::component("clippy", "clippy")?;
-    let fetched = [install::debian(tools::ALL), python::API_CLIENT.fetch(), python::AXE.fetch()];
-    let missing: Vec<String> =
-        fetched.into_iter().filter_map(Result::err).map(|error| format!("{error:#}")).collect();
-    Ok(if missing.is_empty() {
-        Done::Passed(Vec::new())
-    } else {
-        Done::Skipped(missing.join("\n"))
-    })
+    let fetched = [python::API_CLIENT.fetch(), python::AXE.fetch()];
+    let missing = fetched.into_iter().filter_map(Result::err).map(|error| format!("{error:#}"));
+    match install_tools(tools::ALL)? {
+        Done::Passed(skipped) => Ok(Done::Passed(skipped.into_iter().chain(missing).collect())),
+        skipped @ Done::Skipped(_) => Ok(skipped),
+    }
 }
 
-/// Licences, bans and sources. Advisories need a database from the network at every run, and fail
-/// without a change in this tree: `cargo deny check advisories` is for releases and nightly runs.
+fn install_tools(wanted: &[tools::Tool]) -> Result<Done> {
+    install::component("fmt", "rustfmt")?;
+    let missing = install::debian(wanted).err().map(|error| format!("{error:#}"));
+    Ok(Done::Passed(missing.into_iter().collect()))
+}
+
+/// Licences, bans, sources and advisories, which need a database from the network at every run and fail
+/// without a change in this tree.
 fn deny() -> Result<Done> {
-    if let Err(reason) = install::subcommand("deny", "checks licences, bans and sources") {
+    if let Err(reason) =
+        install::subcommand("deny", "checks licences, bans, sources and advisories")
+    {
         return Ok(Done::Skipped(reason));
     }
-    println!("advisories are left out here: they need a download of the RustSec database");
-    cargo_stage(&["deny", "--locked", "check", "licenses", "bans", "sources"])
+    cargo_stage(&["deny", "--locked", "check", "licenses", "bans", "sources"])?;
+    match cargo_stage(&["deny", "--locked", "check", "advisories"]) {
+        Err(error) => Ok(Done::Passed(vec![format!("advisories: {error:#}")])),
+        passed => passed,
+    }
 }

@@ -31,6 +31,25 @@ struct Counted {
     in_circles: usize,
 }
 
+/// What may not grow.
+pub(crate) struct Sizes {
+    pub(crate) crates: usize,
+    pub(crate) own_lines: usize,
+}
+
+/// Sizes of a checkout.
+///
+/// # Errors
+/// When a source can't be read.
+pub(crate) fn sizes(tree: &Path) -> Result<Sizes> {
+    let folders = crates(tree)?;
+    let mut own_lines = 0;
+    for folder in &folders {
+        own_lines += Counted::of(folder)?.own_lines;
+    }
+    Ok(Sizes { crates: folders.len(), own_lines })
+}
+
 /// Counts and prints.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let tree = args.tree.clone().unwrap_or_else(|| root().to_owned());

@@ -1,9 +1,9 @@
-//! Fault simulation over many seeds: so many in `ci`, on and on in `soak`.
+//! Fault simulation over many seeds: so many in each tier, on and on in `soak`.
 //!
-//! The seeds are run by the daemon's own binary, `cinnabar simulate faults`, and those of two hosts by
-//! `cinnabar-sim`'s tests, on all cores; commit and seed repeat a failure.
+//! `simulate faults` runs the seeds, on all cores; commit and seed repeat a failure.
 
-use crate::shell::{cargo, show};
+use crate::lanes::{Job, Lane};
+use crate::shell::root;
 use crate::stage::Done;
 use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
@@ -12,37 +12,40 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-/// Seeds that must be clean before a change is taken: as many as three minutes allow. `soak` runs on from there.
-const CI_SEEDS: u64 = 2_500;
-/// The same, of two hosts.
-const HOSTS_SEEDS: u64 = 2_500;
+/// Fewer seeds may miss a kind of fault without anything being wrong.
+const ALL_KINDS_SEEDS: u64 = 1_000;
 /// Seeds between two reports of a soak: about four minutes' worth.
 const SOAK_SEEDS: u64 = 5_000;
 
 /// Seeds after which every pair of things that can happen together must have happened.
 const PAIRS_SEEDS: u64 = 200_000;
 
-/// Runs the seeds of `ci` with this daemon: the same ones each time, so that a change is to blame for a failure.
-///
-/// # Errors
-/// When a seed fails, or a kind of fault never happened. How long it takes depends on the machine and
-/// is printed.
-pub(crate) fn check(binary: &Path) -> Result<Done> {
-    let start = Instant::now();
-    let seeds = CI_SEEDS.to_string();
-    show(Command::new(binary).args(["simulate", "faults", "--all-kinds", "--seeds", &seeds]))?;
-    let seconds = start.elapsed().as_secs_f64();
-    println!("{CI_SEEDS} seeds in {seconds:.0} s: {:.1} seeds/s", CI_SEEDS as f64 / seconds);
-    two_hosts()?;
-    Ok(Done::Passed(Vec::new()))
+/// Seeds to run, on all cores; one that fails, or a kind of fault that never happened, fails the job.
+pub(crate) fn job(simulator: &Path, seeds: u64) -> Job {
+    let mut command = Command::new(simulator);
+    command.args(["simulate", "faults", "--seeds", &seeds.to_string()]);
+    if seeds >= ALL_KINDS_SEEDS {
+        command.arg("--all-kinds");
+    }
+    Job { name: format!("{seeds} seeds"), lane: Lane::Computes, command }
 }
 
-/// Seeds of a volume that moves between two hosts; their simulation is a test of its crate.
-fn two_hosts() -> Result<()> {
-    let test = ["test", "--locked", "--package", "cinnabar-sim", "--test", "it"];
-    let mut search = cargo(&test);
-    search.args(["no_seed_of_two_hosts", "--", "--nocapture"]);
-    show(search.env("CINNABAR_SEEDS", format!("0..{HOSTS_SEEDS}"))).map(drop)
+/// The same, of other seeds at each commit, so that each change is looked at where no earlier one was.
+/// The commit repeats them.
+pub(crate) fn job_of_commit(simulator: &Path, seeds: u64) -> Result<Job> {
+    let mut head = Command::new("git");
+    let hash = e2e::output(head.args(["rev-parse", "HEAD"]).current_dir(root()))?;
+    let first = first_seed(&hash)?;
+    let mut job = job(simulator, seeds);
+    job.command.args(["--first", &first.to_string()]);
+    job.name = format!("{seeds} seeds from {first} on");
+    Ok(job)
+}
+
+/// The first seed of a commit: 40 bits of its hash, which no other search comes to.
+fn first_seed(hash: &str) -> Result<u64> {
+    let digits = hash.trim().get(..10).context("a commit's hash has at least ten digits")?;
+    u64::from_str_radix(digits, 16).with_context(|| format!("{hash:?} is no commit's hash"))
 }
 
 /// Runs seeds from `first` on until one fails or `limit` has passed, and says after each few
@@ -117,7 +120,7 @@ fn failures(report: &Value) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{failures, line, still_unmet};
+    use super::{failures, first_seed, line, still_unmet};
     use serde_json::json;
 
     #[test]
@@ -126,6 +129,13 @@ mod tests {
         let left = still_unmet(None, &report(&["a", "b"]));
         let left = still_unmet(Some(left), &report(&["b", "c"]));
         assert_eq!(left.into_iter().collect::<Vec<_>>(), ["b"]);
+    }
+
+    #[test]
+    fn the_first_seed_is_the_commits() {
+        let hash = "8370b67f00ffee0011223344556677889900aabb\n";
+        assert_eq!(first_seed(hash).expect("a hash"), 0x83_70b6_7f00);
+        assert!(first_seed("8370").is_err() && first_seed("not a commit").is_err());
     }
 
     #[test]

@@ -4,7 +4,6 @@
 
 use crate::shell::{cargo, nightly, show, succeeds};
 use anyhow::{Result, bail};
-use e2e::kernel;
 use e2e::tools::{self, How, Tool};
 use std::process::Command;
 
@@ -29,10 +28,10 @@ pub(crate) fn debian(wanted: &[Tool]) -> Result<()> {
         println!("{error:#}");
     }
     // After apt-get has the lists of packages.
-    if !unpack.is_empty()
-        && let Err(error) = kernel::fetch()
-    {
-        println!("{error:#}");
+    for tool in unpack {
+        if let Err(error) = tool.unpack() {
+            println!("{error:#}");
+        }
     }
     let left: Vec<&str> =
         missing.iter().filter(|tool| !tool.is_present()).map(|tool| tool.package).collect();

@@ -12,15 +12,20 @@ mod demo;
 mod faults;
 mod fuzz;
 mod install;
+mod lanes;
 mod layers;
 mod modules;
 mod package;
+mod programs;
+mod ratchet;
 mod shell;
+mod slow;
 mod soak;
 mod source;
 mod stage;
 mod table;
 mod tidy;
+mod tiers;
 mod traces;
 
 use clap::{Parser, Subcommand};
@@ -35,8 +40,12 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Chore {
-    /// Install what is missing, then run every check and test
+    /// What a newcomer runs: build, and all quick tests
+    Test(ci::Args),
+    /// What must pass before a change is taken: that, lints, slower tests, real clients
     Ci(ci::Args),
+    /// Every check and test there is (hours)
+    Nightly(ci::Args),
     /// Show what the cache does for a mixed workload on a slow disk (about 2 minutes)
     Demo(demo::Args),
     /// Start a throw-away Ceph cluster and keep it until Ctrl-D
@@ -59,7 +68,9 @@ fn main() -> ExitCode {
         return code;
     }
     let done = match Cli::parse().chore {
-        Chore::Ci(args) => return ci::run(&args),
+        Chore::Test(args) => return ci::test(&args),
+        Chore::Ci(args) => return ci::ci(&args),
+        Chore::Nightly(args) => return ci::nightly(&args),
         Chore::Demo(args) => demo::run(&args),
         Chore::Ceph => ceph::run(),
         Chore::Bench(bench) => bench::run(&bench),

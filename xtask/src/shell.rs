@@ -76,15 +76,22 @@ fn pass(pipe: impl Read, to_stdout: bool) -> Vec<String> {
         } else {
             writeln!(std::io::stderr(), "{line}")
         };
-        if let Some(reason) = line.trim_start().strip_prefix(SKIPPED) {
-            skipped.push(reason.to_owned());
-        }
+        skipped.extend(reason(&line));
     }
     skipped
 }
 
+/// The reasons of the tests that were skipped, in what tests have printed.
+pub(crate) fn skipped(text: &str) -> Vec<String> {
+    text.lines().filter_map(reason).collect()
+}
+
+fn reason(line: &str) -> Option<String> {
+    line.trim_start().strip_prefix(SKIPPED).map(ToOwned::to_owned)
+}
+
 /// The command as one would type it.
-fn words(command: &Command) -> String {
+pub(crate) fn words(command: &Command) -> String {
     let program = Path::new(command.get_program()).file_name().unwrap_or_default();
     let mut words = vec![program.to_string_lossy().into_owned()];
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));

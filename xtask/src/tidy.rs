@@ -1,5 +1,6 @@
 //! House rules that no other tool checks: lengths, module headers, words, links, the map.
 
+use crate::ratchet;
 use crate::shell::root;
 use anyhow::{Context, Result, bail};
 use std::fs;
@@ -49,6 +50,7 @@ pub(crate) fn check() -> Result<()> {
         wrong.extend(found.into_iter().map(|what| format!("{name}: {what}")));
     }
     wrong.extend(architecture()?);
+    wrong.extend(ratchet::check()?);
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }

@@ -123,6 +123,7 @@ fn qos(args: &QosArgs) -> Result<()> {
 
 /// Runs it.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
+    e2e::binary::build_to_measure();
     match bench {
         Bench::Compare(args) => compare::run(args),
         Bench::Frontends(args) => frontends::run(args),
@@ -154,7 +155,7 @@ fn example(name: &str, args: &[String]) -> Result<()> {
 }
 
 fn example_of(package: &str, name: &str, args: &[String]) -> Result<()> {
-    let run = ["run", "--release", "--locked", "--package", package, "--example", name];
+    let run = ["run", "--profile", "dist", "--locked", "--package", package, "--example", name];
     show(cargo(&run).arg("--").args(args)).map(|_| ())
 }
 
@@ -167,7 +168,7 @@ fn publish(text: &str, output: Option<&Path>) -> Result<()> {
     Ok(())
 }
 
-/// Date and machine, and what is measured: the first line of a report.
+/// Date, machine and profile of the build, and what is measured: the first line of a report.
 fn heading(what: &str) -> Result<String> {
     let date = e2e::output(Command::new("date").args(["-u", "+%Y-%m-%d"]))?;
     let kernel = e2e::output(Command::new("uname").arg("-sr"))?;
@@ -177,7 +178,9 @@ fn heading(what: &str) -> Result<String> {
         .lines()
         .find_map(|line| line.strip_prefix("model name")?.split_once(": "))
         .map_or("unknown CPU", |(_, model)| model);
-    Ok(format!("{}, {}, {cpus} cores ({model}); {what}\n", date.trim(), kernel.trim()))
+    let profile = e2e::binary::profile();
+    let (date, kernel) = (date.trim(), kernel.trim());
+    Ok(format!("{date}, {kernel}, {cpus} cores ({model}), profile {profile}; {what}\n"))
 }
 
 /// The middle one of the values, or the upper of two; no number if there are none.

@@ -111,7 +111,8 @@ fn prepare(site: &Site, bytes: u64) -> Result<Config> {
 fn image(args: &[&str]) -> Result<()> {
     let run = [
         "run",
-        "--release",
+        "--profile",
+        "dist",
         "--locked",
         "--package",
         "cinnabar-study",

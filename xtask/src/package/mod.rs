@@ -99,7 +99,7 @@ impl Package<'_> {
 /// A release build.
 fn release(ceph: bool) -> Result<PathBuf> {
     let mut command =
-        crate::shell::cargo(&["build", "--release", "--locked", "--package", "cinnabar"]);
+        crate::shell::cargo(&["build", "--profile", "dist", "--locked", "--package", "cinnabar"]);
     if ceph {
         command.args(["--features", "ceph"]);
     }

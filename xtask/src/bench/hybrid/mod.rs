@@ -159,7 +159,7 @@ fn draw(folder: &Path, points: &str) -> Result<()> {
     let (file, charts) = (folder.join("hybrid.tsv"), ["throughput", "ssd"]);
     std::fs::write(&file, points).with_context(|| format!("writing {}", file.display()))?;
     let charts = charts.map(|name| folder.join(format!("hybrid-{name}.svg")));
-    let run = ["run", "--release", "--locked", "--package", "cinnabar-report", "--example"];
+    let run = ["run", "--profile", "dist", "--locked", "--package", "cinnabar-report", "--example"];
     let mut command = cargo(&run);
     command.args(["hybrid_chart", "--"]).arg(&file).args(charts);
     show(&mut command)?;

@@ -87,7 +87,7 @@ pub(super) fn dividing(bench: &Bench) -> Result<String> {
 
 /// Runs a test for what it prints; it must be there and succeed.
 fn test(package: &str, name: &str) -> Result<String> {
-    let run = ["test", "--release", "--locked", "--package", package, "--test", "it"];
+    let run = ["test", "--profile", "dist", "--locked", "--package", package, "--test", "it"];
     // Building may take longer than a program has for its answer.
     show(cargo(&run).arg("--no-run"))?;
     let mut command: Command = cargo(&run);

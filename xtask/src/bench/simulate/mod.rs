@@ -105,7 +105,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
 impl Bench {
     fn prepare(args: &Args) -> Result<Self> {
         let found = traces::find_some(&["cp_vscsi", "self_loop4"], args.traces.as_deref())?;
-        let build = ["build", "--release", "--locked", "--package", "cinnabar-study"];
+        let build = ["build", "--profile", "dist", "--locked", "--package", "cinnabar-study"];
         show(cargo(&build).args(["--example", "simulate_bench"]))?;
         let target = std::env::var_os("CARGO_TARGET_DIR")
             .map_or_else(|| root().join("target"), |folder| root().join(folder));

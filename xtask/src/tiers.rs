@@ -1,0 +1,204 @@
+//! Which tests run in which tier, over the programs of one build.
+//!
+//! `test` runs all tests but those named here, `ci` those of [`Tier::Ci`] as well, `nightly` the rest. Tests
+//! are put off because they take long, never because they are unimportant: a test that has found a
+//! bug is in `ci`.
+
+use crate::lanes::{Job, Lane, Lanes, Outcome};
+use crate::programs::{Program, build};
+use crate::slow::SLOW;
+use anyhow::{Context, Result};
+use e2e::binary;
+use std::process::Command;
+
+/// The first run of checks in which a test takes part.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tier {
+    /// `cargo xtask test`.
+    Quick,
+    /// `cargo xtask ci`.
+    Ci,
+    /// `cargo xtask nightly`.
+    Nightly,
+}
+
+/// The program of the end-to-end tests.
+const CLIENTS: &str = "e2e/clients";
+/// The daemon.
+const DAEMON: &str = "cinnabar";
+/// The program that runs fault simulations.
+pub(crate) const SIMULATOR: &str = "cinnabar";
+/// The one with the simulation of two hosts.
+const TWO_HOSTS: &str = "cinnabar-sim/it";
+/// Tests that need a Ceph cluster: they are clients as the end-to-end ones are, and start it themselves.
+const ON_CEPH: &str = "cinnabar-hybrid/ceph";
+
+/// Programs whose tests mostly wait: for files, time-outs, other processes.
+const WAITING: [&str; 12] = [
+    "cinnabar/it",
+    "cinnabar-backend",
+    "cinnabar-backend/it",
+    "cinnabar-config",
+    "cinnabar-control",
+    "cinnabar-daemon",
+    "cinnabar-embed",
+    "cinnabar-embed/it",
+    "cinnabar-frontend/it",
+    "cinnabar-hybrid",
+    "cinnabar-hybrid/it",
+    "cinnabar-tls/it",
+];
+/// Tests of such a program that run at a time.
+const THREADS_WAITING: &str = "4";
+/// The same of one that computes.
+const THREADS_COMPUTING: &str = "2";
+
+/// All programs of a build.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Built(Vec<Program>);
+
+impl Built {
+    /// Builds without running anything.
+    ///
+    /// # Errors
+    /// When something does not build.
+    pub(crate) fn new() -> Result<Self> {
+        let mut built = Self::default();
+        build(|program| built.0.push(program))?;
+        Ok(built)
+    }
+
+    /// A program by its name.
+    ///
+    /// # Errors
+    /// When cargo named none.
+    pub(crate) fn named(&self, name: &str) -> Result<&Program> {
+        let is_it = |program: &&Program| program.name == name;
+        self.0.iter().find(is_it).with_context(|| format!("cargo built no {name}"))
+    }
+
+    fn has(&self, names: &[&str]) -> bool {
+        names.iter().all(|name| self.named(name).is_ok())
+    }
+}
+
+/// Builds, and runs the quick tests of each program as soon as it is linked; `seeds` is a job
+/// for the simulator.
+///
+/// # Errors
+/// When something does not build or fails.
+pub(crate) fn quick(seeds: impl FnOnce(&Built) -> Result<Job>) -> Result<(Built, Outcome)> {
+    let mut built = Built::default();
+    let mut seeds = Some(seeds);
+    let outcome = Lanes::run(|lanes| {
+        let mut failed = Ok(());
+        build(|program| {
+            let of_clients = [CLIENTS, DAEMON, SIMULATOR];
+            let had = built.has(&of_clients);
+            if program.tests && ![CLIENTS, ON_CEPH].contains(&program.name.as_str()) {
+                lanes.push(unit_tests(&program, Tier::Quick));
+            }
+            built.0.push(program);
+            if built.has(&of_clients) && !had {
+                failed = hand_in(lanes, &built, seeds.take());
+            }
+        })?;
+        failed
+    })?;
+    Ok((built, outcome))
+}
+
+fn hand_in(
+    lanes: &Lanes,
+    built: &Built,
+    seeds: Option<impl FnOnce(&Built) -> Result<Job>>,
+) -> Result<()> {
+    for lane in ["kills", "rest"] {
+        lanes.push(clients(built, Tier::Quick, lane)?);
+    }
+    seeds.into_iter().try_for_each(|seeds| seeds(built).map(|job| lanes.push(job)))
+}
+
+/// Runs the tests that are put off until `tier`.
+///
+/// # Errors
+/// When one fails, or is not there.
+pub(crate) fn put_off(built: &Built, tier: Tier) -> Result<Outcome> {
+    let slow = || SLOW.iter().filter(move |slow| slow.tier == tier);
+    for slow in slow() {
+        slow.check(built.named(slow.program)?)?;
+    }
+    Lanes::run(|lanes| {
+        for slow in slow() {
+            lanes.push(unit_tests(built.named(slow.program)?, tier));
+        }
+        if tier == Tier::Ci && binary::with_ceph() {
+            let program = built.named(ON_CEPH)?;
+            lanes.push(Job { lane: Lane::Clients, ..unit_tests(program, Tier::Quick) });
+        }
+        Ok(())
+    })
+}
+
+/// Runs the end-to-end cases of a tier; then, those that need the machine to themselves.
+///
+/// # Errors
+/// When one fails.
+pub(crate) fn end_to_end(built: &Built, tier: Tier) -> Result<Outcome> {
+    Lanes::run(|lanes| {
+        for lane in ["ceph", "kills", "rest", "alone"] {
+            lanes.push(clients(built, tier, lane)?);
+        }
+        Ok(())
+    })
+}
+
+/// Seeds of a volume that moves between two hosts; their simulation is a test of its crate.
+pub(crate) fn two_hosts(built: &Built, seeds: u64) -> Result<Job> {
+    let mut job = unit_tests(built.named(TWO_HOSTS)?, Tier::Quick);
+    let mut command = Command::new(job.command.get_program());
+    command
+        .args(["no_seed_of_two_hosts", "--nocapture"])
+        .env("CINNABAR_SEEDS", format!("0..{seeds}"));
+    job.command = command;
+    job.name = format!("{seeds} seeds of two hosts");
+    Ok(job)
+}
+
+/// Those tests of a program that belong to a tier.
+fn unit_tests(program: &Program, tier: Tier) -> Job {
+    let waits = WAITING.contains(&program.name.as_str());
+    let mut command = Command::new(&program.path);
+    // With the output of passed tests, for the lines that tell of skipped ones.
+    command.args(["--show-output", "--exact"]).current_dir(&program.folder);
+    for slow in SLOW.iter().filter(|slow| slow.program == program.name) {
+        match tier {
+            Tier::Quick => command.args(slow.tests.iter().flat_map(|test| ["--skip", *test])),
+            _ if slow.tier == tier => command.args(slow.tests),
+            _ => &mut command,
+        };
+    }
+    // Deliberate bugs are found by the hundred, each by a panic that is expected: their stacks would hide
+    // the one line that counts.
+    command.env("RUST_BACKTRACE", "0");
+    command.env("RUST_TEST_THREADS", if waits { THREADS_WAITING } else { THREADS_COMPUTING });
+    command.env("CARGO_MANIFEST_DIR", &program.folder);
+    let lane = if waits { Lane::Waits } else { Lane::Computes };
+    Job { name: program.name.clone(), lane, command }
+}
+
+/// The end-to-end cases of a tier and a lane.
+fn clients(built: &Built, tier: Tier, lane: &str) -> Result<Job> {
+    let program = built.named(CLIENTS)?;
+    let mut command = Command::new(&program.path);
+    command.args(["--test-threads", "1"]).current_dir(&program.folder);
+    let name = match tier {
+        Tier::Quick => "quick",
+        Tier::Ci => "ci",
+        Tier::Nightly => "nightly",
+    };
+    command.env("CINNABAR_TIER", name).env("CINNABAR_LANE", lane);
+    command.env(binary::BINARY, &built.named(DAEMON)?.path).env(binary::PROFILE, "test");
+    let lane_of = if lane == "alone" { Lane::Alone } else { Lane::Clients };
+    Ok(Job { name: format!("end-to-end, {lane}"), lane: lane_of, command })
+}
