@@ -12,8 +12,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub(crate) const CASES: [Case; 2] = [
-    Case::new("api_generated_client", &[], generated_client),
-    Case::new("api_alert_rules", &[tools::PROMTOOL], alert_rules),
+    Case::new("api_generated_client", &[], generated_client).ci(),
+    Case::new("api_alert_rules", &[tools::PROMTOOL], alert_rules).ci(),
 ];
 
 const TOKEN: &str = "0123456789abcdef0123456789abcdef";

@@ -12,12 +12,12 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) const CASES: [Case; 7] = [
-    Case::new("degrade_ssd_missing_at_start", &[], missing_ssd),
-    Case::new("degrade_ssd_replaced_under_fio", &[FIO], replaced_ssd),
+    Case::new("degrade_ssd_missing_at_start", &[], missing_ssd).ci(),
+    Case::new("degrade_ssd_replaced_under_fio", &[FIO], replaced_ssd).ci(),
     Case::new("degrade_ssd_given_up_under_fio", &[FIO], abandoned_ssd),
     Case::new("degrade_formatted_over_an_old_cache", &[], formatted_over),
     Case::new("degrade_invalidate_after_foreign_write", &[], invalidate),
-    Case::new("degrade_backend_hangs", &[], hung_backend),
+    Case::new("degrade_backend_hangs", &[], hung_backend).ci(),
     Case::new("degrade_backend_fails", &[], failing_backend),
 ];
 

@@ -8,7 +8,8 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::Duration;
 
-pub(crate) const CASES: [Case; 1] = [Case::new("hostile_clients_harm_nobody", &[], harm_nobody)];
+pub(crate) const CASES: [Case; 1] =
+    [Case::new("hostile_clients_harm_nobody", &[], harm_nobody).ci()];
 
 const DISK: u64 = 16 * MIB;
 

@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 
 pub(crate) const CASES: [Case; 5] = [
     Case::new("hybrid_fio_verify", &[FIO], fio_verify),
-    Case::new("hybrid_kills_while_extents_move", &[], kills_while_extents_move),
+    Case::new("hybrid_kills_while_extents_move", &[], kills_while_extents_move).ci(),
     Case::new("hybrid_commands", &[], commands),
     Case::new("hybrid_life", &[FIO], life),
     Case::new("hybrid_import_export", &[QEMU_IMG], import_export),

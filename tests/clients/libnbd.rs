@@ -10,10 +10,10 @@ use std::os::unix::fs::FileExt;
 use std::process::Command;
 
 pub(crate) const CASES: [Case; 5] = [
-    Case::new("nbdinfo_flags_and_sizes", &[NBDINFO], flags_and_sizes),
+    Case::new("nbdinfo_flags_and_sizes", &[NBDINFO], flags_and_sizes).ci(),
     Case::new("nbdinfo_sparse_map", &[NBDINFO], sparse_map),
     Case::new("nbdinfo_list", &[NBDINFO], list),
-    Case::new("nbdcopy_round_trip", &[NBDCOPY], copy),
+    Case::new("nbdcopy_round_trip", &[NBDCOPY], copy).ci(),
     Case::new("second_client_is_refused", &[NBDINFO], second_client),
 ];
 

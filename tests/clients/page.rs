@@ -17,10 +17,10 @@ use std::time::{Duration, Instant};
 const NEEDS: &[e2e::tools::Tool] = &[PYTHON3, CHROMIUM];
 
 pub(crate) const CASES: [Case; 7] = [
-    Case::new("page_views", NEEDS, views),
+    Case::new("page_views", NEEDS, views).ci(),
     Case::new("page_acts", NEEDS, acts),
     Case::new("page_restart", NEEDS, restart),
-    Case::new("page_hostile", NEEDS, hostile),
+    Case::new("page_hostile", NEEDS, hostile).ci(),
     Case::new("page_large", NEEDS, large),
     Case::new("page_loaded", NEEDS, loaded),
     Case::new("page_shots", NEEDS, shots),

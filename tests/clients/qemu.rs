@@ -8,7 +8,7 @@ use std::path::Path;
 use std::process::Command;
 
 pub(crate) const CASES: [Case; 4] = [
-    Case::new("qemu_io_patterns", &[QEMU_IO], patterns),
+    Case::new("qemu_io_patterns", &[QEMU_IO], patterns).ci(),
     Case::new("qemu_img_raw", &[QEMU_IMG], raw_round_trip),
     Case::new("qemu_img_qcow2", &[QEMU_IMG, QEMU_IO], qcow2_round_trip),
     Case::new("qemu_golden_image", &[QEMU_IMG, QEMU_IO], golden_image),

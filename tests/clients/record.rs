@@ -13,7 +13,7 @@ use std::process::Command;
 pub(crate) const CASES: [Case; 3] = [
     Case::new("record_fio_over_nbd", &[FIO], fio),
     Case::new("record_qemu_io_over_nbd", &[QEMU_IO], qemu_io),
-    Case::new("record_vhost_user", &[], vhost_user),
+    Case::new("record_vhost_user", &[], vhost_user).quick(),
 ];
 
 const DISK: u64 = 32 * MIB;

@@ -17,10 +17,10 @@ use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 pub(crate) const CASES: [Case; 7] = [
-    Case::new("reload_under_fio", &[FIO], under_fio),
+    Case::new("reload_under_fio", &[FIO], under_fio).ci(),
     Case::new("reload_by_hangup", &[], by_hangup),
     Case::new("reload_removes_only_what_is_unused", &[], removes),
-    Case::new("reload_two_at_once", &[], two_at_once),
+    Case::new("reload_two_at_once", &[], two_at_once).quick(),
     Case::new("reload_adds_an_export_once", &[NBDKIT], one_export_under_two_names),
     Case::new("reload_persist_survives_a_restart", &[], persists),
     Case::new("control_socket_group", &[], socket_group),

@@ -9,8 +9,8 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 pub(crate) const CASES: [Case; 4] = [
-    Case::new("restart_amid_fio_verify", &[FIO], amid_fio_verify),
-    Case::new("restart_is_warm", &[], is_warm),
+    Case::new("restart_amid_fio_verify", &[FIO], amid_fio_verify).ci(),
+    Case::new("restart_is_warm", &[], is_warm).quick(),
     Case::new("restart_after_foreign_write", &[], foreign_write),
     Case::new("restart_after_replaced_disk", &[], replaced_disk),
 ];

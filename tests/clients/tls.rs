@@ -11,7 +11,7 @@ use std::process::Command;
 use std::time::{Duration, Instant};
 
 pub(crate) const CASES: [Case; 3] = [
-    Case::new("tls_qemu_img", &[OPENSSL, QEMU_IMG], with_qemu),
+    Case::new("tls_qemu_img", &[OPENSSL, QEMU_IMG], with_qemu).ci(),
     Case::new("tls_libnbd", &[OPENSSL, NBDINFO, NBDCOPY], with_libnbd),
     Case::new("tls_api", &[OPENSSL, CURL], over_http),
 ];

@@ -16,7 +16,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 
 pub(crate) const CASES: [Case; 2] = [
-    Case::new("unit_socket_group_as_root", &[], as_root),
+    Case::new("unit_socket_group_as_root", &[], as_root).ci(),
     Case::new("unit_socket_group_as_user", &[], as_user),
 ];
 

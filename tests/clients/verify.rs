@@ -8,15 +8,15 @@ use std::thread;
 use std::time::Duration;
 
 pub(crate) const CASES: [Case; 9] = [
-    Case::new("fio_4k", &[FIO], whole_blocks),
-    Case::new("fio_mixed_sizes", &[FIO], mixed_sizes),
+    Case::new("fio_4k", &[FIO], whole_blocks).quick(),
+    Case::new("fio_mixed_sizes", &[FIO], mixed_sizes).ci(),
     Case::new("fio_several_connections", &[FIO], several_connections),
-    Case::new("fio_several_threads", &[FIO], several_threads),
+    Case::new("fio_several_threads", &[FIO], several_threads).ci(),
     Case::new("fio_rereads_what_it_wrote", &[FIO], rereads),
     Case::new("fio_tcp_and_two_volumes", &[FIO], tcp_and_two_volumes),
     Case::new("fio_every_mode", &[FIO], every_mode),
-    Case::new("fio_while_modes_and_shares_change", &[FIO], changes),
-    Case::new("fio_while_the_cache_is_resized", &[FIO], resizes),
+    Case::new("fio_while_modes_and_shares_change", &[FIO], changes).ci(),
+    Case::new("fio_while_the_cache_is_resized", &[FIO], resizes).ci(),
 ];
 
 const DISK: u64 = 128 * MIB;

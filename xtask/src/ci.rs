@@ -7,8 +7,9 @@
 use crate::lanes::{Lanes, Outcome};
 use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
-use crate::tiers::{self, Built, SIMULATOR, Tier};
-use crate::{circles, faults, fuzz, install, layers, tidy};
+use crate::tier::Tier;
+use crate::tiers::{self, Built, SIMULATOR};
+use crate::{circles, faults, found_by, fuzz, install, layers, tidy};
 use anyhow::Result;
 use e2e::{binary, python, tools};
 use std::process::ExitCode;
@@ -103,7 +104,8 @@ fn quick(shared: &Shared) -> Vec<Stage> {
 
 /// What `ci` adds. End-to-end cases mostly wait: the others run beside them.
 fn thorough(shared: &Shared) -> Vec<Stage> {
-    let (clients, slow, seeds) = (shared.clone(), shared.clone(), shared.clone());
+    let (clients, past, slow, seeds) =
+        (shared.clone(), shared.clone(), shared.clone(), shared.clone());
     vec![
         Stage::new("e2e", move || tiers::end_to_end(&clients.built()?, Tier::Ci).map(done)).beside(
             vec![
@@ -118,6 +120,7 @@ fn thorough(shared: &Shared) -> Vec<Stage> {
                         ["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"];
                     show(cargo(&doc).env("RUSTDOCFLAGS", "-D warnings")).map(Done::Passed)
                 }),
+                Stage::new("found-by", move || found_by::check(&past.built()?).map(passed)),
                 Stage::new("slow", move || tiers::put_off(&slow.built()?, Tier::Ci).map(done)),
                 Stage::new("faults", move || {
                     let built = seeds.built()?;

@@ -10,6 +10,7 @@ mod count;
 mod coverage;
 mod demo;
 mod faults;
+mod found_by;
 mod fuzz;
 mod install;
 mod lanes;
@@ -25,6 +26,7 @@ mod source;
 mod stage;
 mod table;
 mod tidy;
+mod tier;
 mod tiers;
 mod traces;
 

@@ -3,13 +3,14 @@
 //! Every tier builds the same: all test programs, the daemon and the laboratory, in one profile and
 //! with one set of features. Another set would compile most crates a second time.
 
-use crate::shell::cargo;
+use crate::shell::{cargo, words};
+use crate::tier::Tier;
 use anyhow::{Context, Result, bail};
 use e2e::binary;
 use serde_json::Value;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// Features of all that is only built with the libraries of Ceph.
 const WITH_CEPH: &str =
@@ -56,6 +57,18 @@ pub(crate) fn build(mut linked: impl FnMut(Program)) -> Result<()> {
         bail!("the tests do not build");
     }
     Ok(())
+}
+
+/// The tests of a program, of a tier if it knows tiers itself.
+pub(crate) fn list(program: &Program, tier: Option<Tier>) -> Result<Vec<String>> {
+    let mut list = Command::new(&program.path);
+    list.arg("--list").current_dir(&program.folder).stdin(Stdio::null());
+    if let Some(tier) = tier {
+        list.env("CINNABAR_TIER", tier.name());
+    }
+    let done = list.output().with_context(|| format!("starting {}", words(&list)))?;
+    let text = String::from_utf8_lossy(&done.stdout);
+    Ok(text.lines().filter_map(|line| Some(line.strip_suffix(": test")?.to_owned())).collect())
 }
 
 /// The program that a message of cargo tells of.

@@ -39,7 +39,9 @@ impl Ratchet {
             return Some(format!("{what} is {now}, more than {max} (xtask/src/ratchet.rs)"));
         }
         let idle = max - now > max * SLACK_PERCENT / 100;
-        idle.then(|| format!("{what} is {now}: lower its maximum from {max} (xtask/src/ratchet.rs)"))
+        idle.then(|| {
+            format!("{what} is {now}: lower its maximum from {max} (xtask/src/ratchet.rs)")
+        })
     }
 }
 

@@ -4,11 +4,9 @@
 //! bug are in `ci`; what is left for `nightly` repeats, with more seeds or more clients, what a quicker one
 //! does.
 
-use crate::programs::Program;
-use crate::shell::words;
-use crate::tiers::Tier;
-use anyhow::{Context, Result, ensure};
-use std::process::{Command, Stdio};
+use crate::programs::{Program, list};
+use crate::tier::Tier;
+use anyhow::{Result, ensure};
 
 /// Tests of a program that are put off.
 #[derive(Debug)]
@@ -25,11 +23,7 @@ impl Slow {
     /// # Errors
     /// When the program has no such test.
     pub(crate) fn check(&self, program: &Program) -> Result<()> {
-        let mut list = Command::new(&program.path);
-        list.arg("--list").current_dir(&program.folder).stdin(Stdio::null());
-        let done = list.output().with_context(|| format!("starting {}", words(&list)))?;
-        let text = String::from_utf8_lossy(&done.stdout);
-        let missing = self.missing(&text);
+        let missing = self.missing(&list(program, None)?);
         ensure!(
             missing.is_empty(),
             "{} has no tests {missing:?} (xtask/src/slow.rs)",
@@ -38,11 +32,9 @@ impl Slow {
         Ok(())
     }
 
-    /// Which of them are not in a list as test programs print it.
-    fn missing(&self, list: &str) -> Vec<&str> {
-        let there: Vec<&str> =
-            list.lines().filter_map(|line| line.strip_suffix(": test")).collect();
-        self.tests.iter().copied().filter(|test| !there.contains(test)).collect()
+    /// Which of them are not among those `there`.
+    fn missing(&self, there: &[String]) -> Vec<&str> {
+        self.tests.iter().copied().filter(|test| there.iter().all(|one| one != test)).collect()
     }
 }
 
@@ -52,12 +44,12 @@ pub(crate) const SLOW: &[Slow] = &[];
 #[cfg(test)]
 mod tests {
     use super::{SLOW, Slow};
-    use crate::tiers::Tier;
+    use crate::tier::Tier;
 
     #[test]
     fn a_test_that_is_gone_is_missed() {
         let slow = Slow { program: "x", tier: Tier::Ci, tests: &["a::b", "a::c"] };
-        assert_eq!(slow.missing("a::b: test\na::cc: test\n"), ["a::c"]);
+        assert_eq!(slow.missing(&["a::b".to_owned(), "a::cc".to_owned()]), ["a::c"]);
     }
 
     #[test]

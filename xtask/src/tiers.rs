@@ -7,23 +7,13 @@
 use crate::lanes::{Job, Lane, Lanes, Outcome};
 use crate::programs::{Program, build};
 use crate::slow::SLOW;
+use crate::tier::Tier;
 use anyhow::{Context, Result};
 use e2e::binary;
 use std::process::Command;
 
-/// The first run of checks in which a test takes part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tier {
-    /// `cargo xtask test`.
-    Quick,
-    /// `cargo xtask ci`.
-    Ci,
-    /// `cargo xtask nightly`.
-    Nightly,
-}
-
 /// The program of the end-to-end tests.
-const CLIENTS: &str = "e2e/clients";
+pub(crate) const CLIENTS: &str = "e2e/clients";
 /// The daemon.
 const DAEMON: &str = "cinnabar";
 /// The program that runs fault simulations.
@@ -192,12 +182,7 @@ fn clients(built: &Built, tier: Tier, lane: &str) -> Result<Job> {
     let program = built.named(CLIENTS)?;
     let mut command = Command::new(&program.path);
     command.args(["--test-threads", "1"]).current_dir(&program.folder);
-    let name = match tier {
-        Tier::Quick => "quick",
-        Tier::Ci => "ci",
-        Tier::Nightly => "nightly",
-    };
-    command.env("CINNABAR_TIER", name).env("CINNABAR_LANE", lane);
+    command.env("CINNABAR_TIER", tier.name()).env("CINNABAR_LANE", lane);
     command.env(binary::BINARY, &built.named(DAEMON)?.path).env(binary::PROFILE, "test");
     let lane_of = if lane == "alone" { Lane::Alone } else { Lane::Clients };
     Ok(Job { name: format!("end-to-end, {lane}"), lane: lane_of, command })

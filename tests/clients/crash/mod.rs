@@ -21,9 +21,9 @@ use world::{Before, End, FIO_DISK, FIO_VOLUME, IN_FLIGHT, World};
 
 pub(crate) const CASES: [Case; 4] = [
     Case::new("crash_kills_with_room_for_all", &[FIO], with_room),
-    Case::new("crash_kills_with_threads", &[FIO], with_threads),
-    Case::new("crash_kills_while_evicting", &[], while_evicting),
-    Case::new("sigterm_loses_nothing_acknowledged", &[], sigterm),
+    Case::new("crash_kills_with_threads", &[FIO], with_threads).quick(),
+    Case::new("crash_kills_while_evicting", &[], while_evicting).ci(),
+    Case::new("sigterm_loses_nothing_acknowledged", &[], sigterm).ci(),
 ];
 
 /// Blocks in 1000 that a crash may cost.

@@ -30,7 +30,7 @@ const LIBVIRT: &[Tool] = &[VIRT_XML_VALIDATE, XMLLINT, KERNEL];
 const POWER_CUT: &[Tool] = &[QEMU, QEMU_NBD, BUSYBOX, MKE2FS, KERNEL, E2FSCK, DEBUGFS, SQLITE];
 
 pub(crate) const CASES: [Case; 16] = [
-    Case::new("guest_life_vhost_user", NEEDS, life::vhost_user),
+    Case::new("guest_life_vhost_user", NEEDS, life::vhost_user).ci(),
     Case::new("guest_life_nbd", NEEDS, life::nbd),
     Case::new("guest_migrates_nbd", NEEDS, hosts::nbd),
     Case::new("guest_migrates_vhost_user", NEEDS, hosts::vhost_user),
@@ -39,7 +39,8 @@ pub(crate) const CASES: [Case; 16] = [
     Case::new("guest_migration_vhost_user", NEEDS, migrate::vhost_user),
     Case::new("guest_power_cut_images", POWER_CUT, power_cut::images),
     Case::new("flush_after_a_kill", &[QEMU_NBD, MKE2FS, SQLITE], power_cut::flush_after_a_kill),
-    Case::new("recipe_readme_five_minutes", &[QEMU, BUSYBOX, MKE2FS, KERNEL], recipe::five_minutes),
+    Case::new("recipe_readme_five_minutes", &[QEMU, BUSYBOX, MKE2FS, KERNEL], recipe::five_minutes)
+        .ci(),
     Case::new("recipe_getting_started", STARTED, recipe::getting_started),
     Case::new("recipe_golden_image", NEEDS, recipe::golden_image),
     Case::new("recipe_qemu", NEEDS, recipe::qemu),

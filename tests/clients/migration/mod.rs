@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 pub(crate) const CASES: [Case; 3] = [
     Case::new("migration_frozen_and_killed", &[QEMU_IO], frozen_and_killed),
     Case::new("migration_warm", &[QEMU_IO], warm),
-    Case::new("migration_hand_overs", &[], many::many),
+    Case::new("migration_hand_overs", &[], many::many).ci(),
 ];
 
 const NAME: &str = "vm1";

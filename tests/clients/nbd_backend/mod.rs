@@ -13,12 +13,13 @@ use e2e::{MIB, Site, Volume};
 pub(crate) const CASES: [Case; 9] = [
     Case::new("nbd_backend_nbdkit", &[FIO, NBDKIT], real::nbdkit),
     Case::new("nbd_backend_nbdkit_over_tcp", &[FIO, NBDKIT], real::nbdkit_over_tcp),
-    Case::new("nbd_backend_qemu_nbd_killed_under_fio", &[FIO, QEMU_NBD], real::killed_under_fio),
+    Case::new("nbd_backend_qemu_nbd_killed_under_fio", &[FIO, QEMU_NBD], real::killed_under_fio)
+        .ci(),
     Case::new("nbd_backend_warm_only_if_exclusive", &[NBDKIT], real::warm_only_if_exclusive),
     Case::new("nbd_backend_mistakes", &[NBDKIT], real::mistakes),
-    Case::new("nbd_backend_loses_what_was_not_flushed", &[], loss::unflushed),
+    Case::new("nbd_backend_loses_what_was_not_flushed", &[], loss::unflushed).ci(),
     Case::new("nbd_backend_loses_with_threads", &[], loss::unflushed_with_threads),
-    Case::new("nbd_backend_hangs", &[], loss::hangs),
+    Case::new("nbd_backend_hangs", &[], loss::hangs).ci(),
     Case::new("nbd_backend_another_size", &[], loss::another_size),
 ];
 

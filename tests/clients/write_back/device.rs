@@ -16,7 +16,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(super) const ERRORS: Case =
-    Case::new("write_back_log_device_fails", &[NBDKIT, NBDFUSE, FUSE], errors);
+    Case::new("write_back_log_device_fails", &[NBDKIT, NBDFUSE, FUSE], errors).ci();
 pub(super) const SILENCE: Case =
     Case::new("write_back_log_device_is_silent", &[NBDKIT, NBDFUSE, FUSE], silence);
 

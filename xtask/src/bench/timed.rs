@@ -50,7 +50,8 @@ fn load() -> Result<String> {
 }
 
 fn speed(quick: bool) -> Result<String> {
-    let mut command = cargo(&["run", "--profile", "dist", "--locked", "--package", "cinnabar-study"]);
+    let mut command =
+        cargo(&["run", "--profile", "dist", "--locked", "--package", "cinnabar-study"]);
     command.args(["--example", "timed_bench", "--"]);
     if !quick {
         command.arg("--full");
