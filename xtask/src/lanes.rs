@@ -232,14 +232,12 @@ mod tests {
     }
 
     #[test]
-    fn skipped_parts_and_passed_tests_are_counted() {
-        let script = "echo 'skipped: no kernel' >&2; echo 'test result: ok. 12 passed; 0 failed'";
+    fn passed_tests_are_counted() {
         let outcome = Lanes::run(|lanes| {
-            lanes.push(job("x", Lane::Clients, script));
+            lanes.push(job("x", Lane::Clients, "echo 'test result: ok. 12 passed; 0 failed'"));
             Ok(())
         });
-        let outcome = outcome.expect("it passes");
-        assert_eq!((outcome.passed, outcome.skipped), (12, vec!["no kernel".to_owned()]));
+        assert_eq!(outcome.expect("it passes").passed, 12);
         assert_eq!(passed("test result: FAILED. 3 passed; 1 failed"), 0);
     }
 }

@@ -81,8 +81,6 @@ fn program(message: &Value) -> Option<Program> {
     let tests = message["profile"]["test"].as_bool()?;
     let name = match (tests, kind) {
         (true, "lib") => package,
-        // The unit tests of a program.
-        (true, "bin") if package == target => package,
         (true, _) => format!("{package}/{target}"),
         (false, "bin") => target.to_owned(),
         (false, _) => return None,
@@ -124,6 +122,10 @@ mod tests {
         assert_eq!(name(message(e2e, "test", "clients", true)).as_deref(), Some("e2e/clients"));
         let daemon = "path+file:///w/crates/cinnabar#0.1.0";
         assert_eq!(name(message(daemon, "bin", "cinnabar", false)).as_deref(), Some("cinnabar"));
+        assert_eq!(
+            name(message(daemon, "bin", "cinnabar", true)).as_deref(),
+            Some("cinnabar/cinnabar")
+        );
         assert_eq!(name(message(engine, "example", "engine_bench", false)), None);
         let mut library = message(engine, "lib", "cinnabar_engine", false);
         library["executable"] = serde_json::Value::Null;

@@ -97,3 +97,14 @@ pub(crate) fn words(command: &Command) -> String {
     words.extend(command.get_args().map(|word| word.to_string_lossy().into_owned()));
     words.join(" ")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{SKIPPED, skipped};
+
+    #[test]
+    fn reasons_of_skipped_tests_are_found() {
+        let text = format!("running 2 tests\n  {SKIPPED}no kernel\ntest a ... ok\n");
+        assert_eq!(skipped(&text), ["no kernel"]);
+    }
+}

@@ -58,13 +58,13 @@ impl Built {
         Ok(built)
     }
 
-    /// A program by its name.
+    /// A program by its name: the unit tests of a crate have its own, a program that runs no tests goes before them.
     ///
     /// # Errors
     /// When cargo named none.
     pub(crate) fn named(&self, name: &str) -> Result<&Program> {
-        let is_it = |program: &&Program| program.name == name;
-        self.0.iter().find(is_it).with_context(|| format!("cargo built no {name}"))
+        let named = self.0.iter().filter(|program| program.name == name);
+        named.min_by_key(|program| program.tests).with_context(|| format!("cargo built no {name}"))
     }
 
     fn has(&self, names: &[&str]) -> bool {
