@@ -64,7 +64,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
             Ok(Done::Passed(skipped))
         }),
         Stage::new("e2e", end_to_end),
-        Stage::new("faults", || faults::check(&tested()?)),
+        Stage::new("faults", || faults::check(&tested("cinnabar-lab")?)),
         Stage::new("fuzz", || fuzz::run(FUZZ_TIME)),
     ];
     run_all("ci", &stages, &args.stages)
@@ -83,11 +83,12 @@ fn tests() -> Command {
 /// daemons are one half, which takes about as long as all others.
 fn end_to_end() -> Result<Done> {
     const HALF: [&str; 2] = ["ceph_", "crash_"];
-    let daemon = tested()?;
+    let (daemon, lab) = (tested("cinnabar")?, tested("cinnabar-lab")?);
     let run = |select: &[&str]| {
         let mut test =
             cargo(&["test", "--package", "e2e", "--locked", "--", "--test-threads", "1"]);
-        show(test.args(select).env(binary::BINARY, &daemon).env(binary::PROFILE, "test"))
+        test.env(binary::BINARY, &daemon).env(binary::LAB_BINARY, &lab);
+        show(test.args(select).env(binary::PROFILE, "test"))
     };
     let (half, others) = thread::scope(|scope| {
         let half = scope.spawn(|| HALF.map(|name| run(&[name])));
@@ -98,9 +99,9 @@ fn end_to_end() -> Result<Done> {
     Ok(Done::Passed([ceph?, crashes?, others?].concat()))
 }
 
-/// The daemon of that build, which checks itself more than a release does. A release build takes as long as all the
+/// A program of that build, which checks itself more than a release does. A release build takes as long as all the
 /// rest: benchmarks and long searches have one.
-fn tested() -> Result<PathBuf> {
+fn tested(program: &str) -> Result<PathBuf> {
     let mut build = tests();
     build.args(["--no-run", "--message-format", "json-render-diagnostics"]);
     let done = build.stderr(Stdio::inherit()).output().context("starting cargo")?;
@@ -108,9 +109,9 @@ fn tested() -> Result<PathBuf> {
     let is_it = |built: &serde_json::Value| {
         let target = &built["target"];
         let is_program = target["kind"][0] == "bin" && built["profile"]["test"] == false;
-        is_program && target["name"] == "cinnabar"
+        is_program && target["name"] == program
     };
-    binary::named(&done.stdout, is_it).context("cargo named no daemon")
+    binary::named(&done.stdout, is_it).context("cargo named no such program")
 }
 
 fn passed((): ()) -> Done {

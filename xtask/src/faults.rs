@@ -1,6 +1,6 @@
 //! Fault simulation over many seeds: so many in `ci`, on and on in `soak`.
 //!
-//! The seeds are run by the daemon's own binary, `cinnabar simulate faults`, and those of two hosts by
+//! The seeds are run by `cinnabar-lab simulate faults`, and those of two hosts by
 //! `cinnabar-sim`'s tests, on all cores; commit and seed repeat a failure.
 
 use crate::shell::{cargo, show};
@@ -22,7 +22,7 @@ const SOAK_SEEDS: u64 = 5_000;
 /// Seeds after which every pair of things that can happen together must have happened.
 const PAIRS_SEEDS: u64 = 200_000;
 
-/// Runs the seeds of `ci` with this daemon: the same ones each time, so that a change is to blame for a failure.
+/// Runs the seeds of `ci` with this laboratory: the same ones each time, so that a change is to blame for a failure.
 ///
 /// # Errors
 /// When a seed fails, or a kind of fault never happened. How long it takes depends on the machine and
@@ -51,7 +51,7 @@ fn two_hosts() -> Result<()> {
 /// # Errors
 /// When a seed fails, or enough of them have not met all pairs that are possible.
 pub(crate) fn run_on(first: u64, limit: Option<Duration>) -> Result<Done> {
-    let binary = e2e::binary::cinnabar()?;
+    let binary = e2e::binary::lab()?;
     let start = Instant::now();
     let mut next = first;
     let mut unmet = None;
