@@ -1,5 +1,6 @@
-//! Dependencies point one way: the binary sees the edges, the fault simulation and the laboratory,
-//! these see the pure crates, siblings never see each other. Compared with what cargo knows.
+//! Dependencies point one way: the programs see the edges, the fault simulation and the laboratory's
+//! crates, these see the pure crates, siblings never see each other. Compared with what cargo knows.
+//! What a program must not link at all is looked for in its whole tree of dependencies.
 
 use crate::shell::cargo;
 use anyhow::{Context, Result, bail};

@@ -3,10 +3,8 @@
 use super::nbd::Client;
 use super::rig::{MIB, PATIENCE, Running, Site, pattern};
 use rustix::process::{Signal, kill_process};
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
