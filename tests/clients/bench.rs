@@ -42,7 +42,7 @@ fn serve_all(site: &Site) -> Result<Vec<Running>> {
 /// The benchmark, with arguments to run in the site's folder for a second.
 fn bench(site: &Site, asus: [&str; 3], flags: &[&str]) -> Result<Command> {
     let folder = site.path("asu1").parent().map(Path::to_owned).context("a folder")?;
-    let mut command = Command::new(e2e::binary::cinnabar()?);
+    let mut command = Command::new(e2e::binary::lab()?);
     command.args(["bench", "spc1", "--json", "--bsu", "10"]).args(flags).current_dir(folder);
     for (flag, asu) in ["--asu1", "--asu2", "--asu3"].into_iter().zip(asus) {
         command.args([flag, asu]);

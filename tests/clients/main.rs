@@ -12,6 +12,7 @@ mod degrade;
 mod guest;
 mod hostile;
 mod hybrid;
+mod lab;
 mod libnbd;
 mod migration;
 mod nbd_backend;
@@ -122,6 +123,7 @@ fn main() -> ExitCode {
         .chain(hybrid::CASES)
         .chain(nbd_backend::CASES)
         .chain(bench::CASES)
+        .chain(lab::CASES)
         .chain(record::CASES)
         .chain(reload::CASES)
         .chain(unit::CASES)

@@ -50,7 +50,8 @@ fn package(version: &str, folder: &Path) -> Result<PathBuf> {
     let mut xtask = Command::new(binary::built(&["--package", "xtask"])?);
     // Hardly compressed: that takes most of the time otherwise.
     xtask.args(["package", "--compress", "1", "--version", version]);
-    xtask.arg("--binary").arg(binary::cinnabar()?).arg("--output").arg(folder);
+    xtask.arg("--binary").arg(binary::cinnabar()?).arg("--lab").arg(binary::lab()?);
+    xtask.arg("--output").arg(folder);
     let said = output(xtask.env("SOURCE_DATE_EPOCH", "1700000000"))?;
     Ok(PathBuf::from(said.lines().last().context("it prints the path")?))
 }
@@ -106,12 +107,17 @@ fn installed(root: &Root, package: &Path) -> Result<()> {
     ensure!(said.contains("hint: ") && said.contains("[cache]"), "{said}");
     for file in [
         "usr/share/man/man1/cinnabar-volume-add.1.gz",
+        "usr/share/man/man1/cinnabar-lab-trace-info.1.gz",
         "usr/share/bash-completion/completions/cinnabar",
+        "usr/share/bash-completion/completions/cinnabar-lab",
         "usr/share/cinnabar/grafana-dashboard.json",
         "usr/share/doc/cinnabar/docs/guide/upgrading.md",
     ] {
         ensure!(root.at(file).is_file(), "{file} is missing");
     }
+    // Each program is there, and the first one finds the other.
+    let info = ["/usr/bin/cinnabar", "trace", "info", "--help"];
+    ensure!(root.run(&info)?.contains("cinnabar-lab trace info"), "no laboratory");
     fs::write(root.at("etc/cinnabar/cinnabar.toml"), CONFIG)?;
     fs::File::create(root.at("srv/vm1.raw"))?.set_len(DISK)?;
     root.run(&check).map(drop)

@@ -1,6 +1,6 @@
 //! Builds programs of the workspace and finds them.
 //!
-//! `CINNABAR_BIN` names another daemon to use, `CINNABAR_PROFILE` another profile of Cargo's than `release`.
+//! `CINNABAR_BIN` names another daemon to use, `CINNABAR_LAB_BIN` another laboratory, `CINNABAR_PROFILE` another profile of Cargo's than `release`.
 
 use anyhow::{Context, Result, bail};
 use std::collections::BTreeMap;
@@ -10,6 +10,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Names another daemon to use.
 pub const BINARY: &str = "CINNABAR_BIN";
+/// Names another laboratory to use.
+pub const LAB_BINARY: &str = "CINNABAR_LAB_BIN";
 /// Names the profile that programs are built with.
 pub const PROFILE: &str = "CINNABAR_PROFILE";
 
@@ -38,6 +40,17 @@ pub fn cinnabar() -> Result<PathBuf> {
         Some(path) => Ok(PathBuf::from(path)),
         None if with_ceph() => built(&["--package", "cinnabar", "--features", "ceph"]),
         None => built(&["--package", "cinnabar"]),
+    }
+}
+
+/// The release build of `cinnabar-lab`, built now if need be.
+///
+/// # Errors
+/// When it does not build.
+pub fn lab() -> Result<PathBuf> {
+    match std::env::var_os(LAB_BINARY) {
+        Some(path) => Ok(PathBuf::from(path)),
+        None => built(&["--package", "cinnabar-lab"]),
     }
 }
 

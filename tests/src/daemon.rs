@@ -131,7 +131,16 @@ impl Site {
     /// # Errors
     /// As for [`Site::serve`].
     pub fn serve_demo(&self) -> Result<Daemon> {
-        self.spawn(&["serve", "--demo", "--dir"], self.dir.path(), |_| Ok(()))?.ready()
+        let with_machines = |command: &mut Command| {
+            // Where it is looked for, unless it lies beside the daemon.
+            let laboratory = crate::binary::lab()?;
+            let folder = laboratory.parent().context("a program lies in a folder")?.to_owned();
+            let path = std::env::var_os("PATH").unwrap_or_default();
+            let folders = std::iter::once(folder).chain(std::env::split_paths(&path));
+            command.env("PATH", std::env::join_paths(folders)?);
+            Ok(())
+        };
+        self.spawn(&["serve", "--demo", "--dir"], self.dir.path(), with_machines)?.ready()
     }
 
     fn spawn(

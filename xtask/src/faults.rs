@@ -54,7 +54,7 @@ fn first_seed(hash: &str) -> Result<u64> {
 /// # Errors
 /// When a seed fails, or enough of them have not met all pairs that are possible.
 pub(crate) fn run_on(first: u64, limit: Option<Duration>) -> Result<Done> {
-    let binary = e2e::binary::cinnabar()?;
+    let binary = e2e::binary::lab()?;
     let start = Instant::now();
     let mut next = first;
     let mut unmet = None;

@@ -1,17 +1,28 @@
-//! Dependencies point one way: the binary sees the edges, the fault simulation and the laboratory,
-//! these see the pure crates, siblings never see each other. Compared with what cargo knows.
+//! Dependencies point one way: the programs see the edges, the fault simulation and the laboratory's
+//! crates, these see the pure crates, siblings never see each other. Compared with what cargo knows.
+//! What a program must not link at all is looked for in its whole tree of dependencies.
 
 use crate::shell::cargo;
 use anyhow::{Context, Result, bail};
 use serde_json::Value;
+use std::collections::BTreeSet;
 
 /// Each crate and the workspace's crates it may name, in whatever kind of dependency.
 const MAY_SEE: &[(&str, &[&str])] = &[
+    // What serves and operates.
     (
         "cinnabar",
         &[
-            DAEMON, CONTROL, HISTORY, MANAGER, MESSAGES, STATUS, CONFIG, REPORT, BENCH, STUDY, SIM,
-            OFFLINE, EMBED, BACKEND, MODEL, ENGINE, POLICY, TRACE, TEXT,
+            DAEMON, CONTROL, HISTORY, MANAGER, MESSAGES, STATUS, CONFIG, OFFLINE, BACKEND, ENGINE,
+            POLICY, TRACE, TEXT,
+        ],
+    ),
+    // What reads traces, simulates and measures. An example tells what the manager costs.
+    (
+        LAB,
+        &[
+            REPORT, BENCH, STUDY, SIM, EMBED, BACKEND, MODEL, ENGINE, POLICY, TRACE, TEXT, MANAGER,
+            MESSAGES, CONFIG,
         ],
     ),
     // What serves; the command line starts it and talks to it.
@@ -93,6 +104,7 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("loadgen", &[]),
     ("xtask", &[E2E]),
 ];
+const LAB: &str = "cinnabar-lab";
 const API: &str = "cinnabar-api";
 const DAEMON: &str = "cinnabar-daemon";
 const CONTROL: &str = "cinnabar-control";
@@ -129,6 +141,16 @@ const QOS: &str = "cinnabar-qos";
 const RADOS: &str = "cinnabar-rados";
 const TRACE: &str = "cinnabar-trace";
 
+/// What neither program may link, by whatever way and with whatever features: the one that serves knows no
+/// laboratory, the laboratory no daemon.
+const MUST_NOT_LINK: &[(&str, &[&str])] = &[
+    (
+        "cinnabar",
+        &[LAB, BENCH, STUDY, SIM, SEARCH, REPORT, EMBED, "plotters", "lzma-rust2", "rand_distr"],
+    ),
+    (LAB, &["cinnabar", DAEMON, CONTROL, MANAGER, PAGE, API, HISTORY, "axum", "hyper", "tokio"]),
+];
+
 /// Checks the whole workspace.
 ///
 /// # Errors
@@ -141,11 +163,32 @@ pub(crate) fn check() -> Result<()> {
         bail!("cargo metadata: {}", String::from_utf8_lossy(&done.stderr));
     }
     let metadata = serde_json::from_slice(&done.stdout).context("reading cargo's metadata")?;
-    let wrong = violations(&metadata)?;
+    let mut wrong = violations(&metadata)?;
+    for (program, banned) in MUST_NOT_LINK {
+        wrong.extend(linked(&tree(program)?, program, banned));
+    }
     if !wrong.is_empty() {
         bail!("{}\nhint: the layers are in xtask/src/layers.rs", wrong.join("\n"));
     }
     Ok(())
+}
+
+/// What a program links with all its features: a package a line, its name first.
+fn tree(program: &str) -> Result<String> {
+    let args = ["tree", "--package", program, "--edges", "normal", "--prefix", "none"];
+    let mut tree = cargo(&args);
+    let done = tree.args(["--all-features", "--locked"]).output().context("starting cargo tree")?;
+    if !done.status.success() {
+        bail!("cargo tree: {}", String::from_utf8_lossy(&done.stderr));
+    }
+    Ok(String::from_utf8(done.stdout)?)
+}
+
+/// What a program links of what it must not.
+fn linked(tree: &str, program: &str, banned: &[&str]) -> Vec<String> {
+    let names: BTreeSet<&str> = tree.lines().filter_map(|line| line.split(' ').next()).collect();
+    let found = banned.iter().filter(|name| names.contains(*name));
+    found.map(|name| format!("{program} must not link {name}: cargo tree -i {name}")).collect()
 }
 
 /// The members of the workspace, by name.
@@ -174,7 +217,7 @@ pub(crate) fn violations(metadata: &Value) -> Result<Vec<String>> {
 
 #[cfg(test)]
 mod tests {
-    use super::violations;
+    use super::{linked, violations};
     use serde_json::json;
 
     #[test]
@@ -188,5 +231,13 @@ mod tests {
             violations(&metadata).expect("the form is cargo's"),
             ["cinnabar-sim must not depend on cinnabar-backend", "newcomer has no layer"]
         );
+    }
+
+    #[test]
+    fn finds_what_must_not_be_linked() {
+        let tree = "cinnabar v0.1.0 (/x/crates/cinnabar)\nplotters-backend v0.3.7\n\
+            cinnabar-text v0.1.0 (/x/crates/cinnabar-text)\nplotters v0.3.7 (*)\n";
+        let wrong = linked(tree, "cinnabar", &["cinnabar-bench", "plotters", "cinnabar-tex"]);
+        assert_eq!(wrong, ["cinnabar must not link plotters: cargo tree -i plotters"]);
     }
 }

@@ -17,14 +17,14 @@ pub(crate) const CLIENTS: &str = "e2e/clients";
 /// The daemon.
 const DAEMON: &str = "cinnabar";
 /// The program that runs fault simulations.
-pub(crate) const SIMULATOR: &str = "cinnabar";
+pub(crate) const SIMULATOR: &str = "cinnabar-lab";
 /// The one with the simulation of two hosts.
 const TWO_HOSTS: &str = "cinnabar-sim/it";
 /// Tests that need a Ceph cluster: they are clients as the end-to-end ones are, and start it themselves.
 const ON_CEPH: &str = "cinnabar-hybrid/ceph";
 
 /// Programs whose tests mostly wait: for files, time-outs, other processes.
-const WAITING: [&str; 12] = [
+const WAITING: [&str; 13] = [
     "cinnabar/it",
     "cinnabar-backend",
     "cinnabar-backend/it",
@@ -36,6 +36,7 @@ const WAITING: [&str; 12] = [
     "cinnabar-frontend/it",
     "cinnabar-hybrid",
     "cinnabar-hybrid/it",
+    "cinnabar-lab/it",
     "cinnabar-tls/it",
 ];
 /// Tests of such a program that run at a time.
@@ -184,6 +185,7 @@ fn clients(built: &Built, tier: Tier, lane: &str) -> Result<Job> {
     command.args(["--test-threads", "1"]).current_dir(&program.folder);
     command.env("CINNABAR_TIER", tier.name()).env("CINNABAR_LANE", lane);
     command.env(binary::BINARY, &built.named(DAEMON)?.path).env(binary::PROFILE, "test");
+    command.env(binary::LAB_BINARY, &built.named(SIMULATOR)?.path);
     let lane_of = if lane == "alone" { Lane::Alone } else { Lane::Clients };
     Ok(Job { name: format!("end-to-end, {lane}"), lane: lane_of, command })
 }

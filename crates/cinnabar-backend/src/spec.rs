@@ -110,7 +110,7 @@ impl SpecError {
                  or \"nbd+unix:///EXPORT?socket=PATH\" for a server"
             }
             Self::Setting(SettingError::File(_)) => {
-                "write \"sim:@FILE[,key=value...]:file:PATH\"; \"cinnabar bench probe --preset FILE\" \
+                "write \"sim:@FILE[,key=value...]:file:PATH\"; \"cinnabar-lab bench probe --preset FILE\" \
                  makes such a file"
             }
             Self::Inner { .. } | Self::Layers | Self::Setting(_) => {

@@ -1,12 +1,8 @@
 //! A ruler: where on an axis a value lies, and which ticks the axis has.
-//!
-//! `plotters` draws grid and tick labels of reports by it.
 
 use super::{Axis, Scale};
 use cinnabar_text::Unit;
 use cinnabar_text::unit::{decimal, exponent};
-use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
-use std::ops::Range;
 
 /// Values beyond are no values: so that differences are always finite.
 const LARGEST: f64 = 1e300;
@@ -180,24 +176,6 @@ impl Ruler {
             (true, false) => self.suffix.to_owned(),
             (false, false) => format!("{label} ({})", self.suffix),
         }
-    }
-}
-
-impl Ranged for Ruler {
-    type FormatOption = DefaultFormatting;
-    type ValueType = f64;
-
-    fn map(&self, value: &f64, (start, end): (i32, i32)) -> i32 {
-        let place = self.place(*value).unwrap_or(0.0).clamp(0.0, 1.0);
-        start + (f64::from(end - start) * place).round() as i32
-    }
-
-    fn key_points<Hint: KeyPointHint>(&self, _hint: Hint) -> Vec<f64> {
-        self.ticks.iter().map(|(tick, _)| *tick).collect()
-    }
-
-    fn range(&self) -> Range<f64> {
-        self.low..self.high
     }
 }
 

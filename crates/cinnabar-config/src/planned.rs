@@ -6,7 +6,7 @@ use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-/// Defaults, as those of `cinnabar analyze`.
+/// Defaults, as those of `cinnabar-lab analyze`.
 const EVERY_S: u64 = 60;
 const SAMPLE_BLOCKS: u64 = 8192;
 const PRICES: Prices = Prices {

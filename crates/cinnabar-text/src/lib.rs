@@ -3,8 +3,11 @@
 //! command fails.
 //!
 //! Below everything that shows or reads such text; knows nothing of caches. Never touches the
-//! terminal: the width of a table is its caller's to say.
+//! terminal: the width of a table is its caller's to say. `cli`, with the feature of that name, is the
+//! exception: what the programs' command lines have in common.
 
+#[cfg(feature = "cli")]
+pub mod cli;
 mod error;
 mod failure;
 mod table;

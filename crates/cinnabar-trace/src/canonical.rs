@@ -5,10 +5,10 @@
 //! stands before its requests. A program that reads five numbers passes over it as over any comment.
 
 use crate::error::{Problem, TraceError};
-use crate::fields::number;
 use crate::lines::Lines;
+use crate::names::{NAME_BYTES_MAX, VOLUMES_MAX, shown};
+use crate::number::number;
 use crate::record::{Op, Record};
-use crate::volumes::{NAME_BYTES_MAX, VOLUMES_MAX, shown};
 use std::collections::BTreeMap;
 use std::io::BufRead;
 

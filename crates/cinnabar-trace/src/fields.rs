@@ -1,8 +1,7 @@
 //! Fields of a line of text: split, and turned into numbers and times.
-//!
-//! Numbers are digits only: neither sign nor blank within, which `str::parse` would partly let pass.
 
 use crate::error::Problem;
+use crate::number::{digits, number};
 
 /// Bytes in a sector, whatever the device's own are: what traces of Linux and SCSI count in.
 pub(crate) const SECTOR_BYTES: u64 = 512;
@@ -85,21 +84,6 @@ fn cut(text: &[u8], at: impl Fn(u8) -> bool) -> (&[u8], Option<&[u8]>) {
         Some(place) => (&text[..place], Some(&text[place + 1..])),
         None => (text, None),
     }
-}
-
-/// A number of digits only.
-pub(crate) fn number(text: &[u8], name: &'static str) -> Result<u64, Problem> {
-    digits(text).ok_or(Problem::Number(name))
-}
-
-fn digits(text: &[u8]) -> Option<u64> {
-    if text.is_empty() {
-        return None;
-    }
-    text.iter().try_fold(0_u64, |value, &byte| {
-        let digit = byte.checked_sub(b'0').filter(|&digit| digit <= 9)?;
-        value.checked_mul(10)?.checked_add(u64::from(digit))
-    })
 }
 
 /// `12.5` units of so many microseconds, in microseconds.

@@ -1,12 +1,8 @@
 //! Volumes by the names that a trace gives them, numbered in order of first appearance.
 
 use crate::error::Problem;
+use crate::names::{NAME_BYTES_MAX, VOLUMES_MAX, shown};
 use std::collections::HashMap;
-
-/// Most volumes with names; the largest published traces have some thousands. It bounds memory.
-pub(crate) const VOLUMES_MAX: usize = 1 << 20;
-/// Longest name of a volume, in bytes.
-pub(crate) const NAME_BYTES_MAX: usize = 256;
 
 /// Names and numbers.
 #[derive(Debug, Default)]
@@ -49,13 +45,5 @@ impl Volumes {
         self.names.push(shown(name));
         self.numbers.insert(name.into(), number);
         Ok(number)
-    }
-}
-
-/// A name as it can be shown on a terminal: what does not belong there is escaped.
-pub(crate) fn shown(name: &[u8]) -> String {
-    match std::str::from_utf8(name) {
-        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
-        _ => name.escape_ascii().to_string(),
     }
 }

@@ -4,8 +4,8 @@
 //! end, so that a run that was interrupted leaves no half trace that reads like a whole one.
 
 use crate::canonical;
+use crate::names::shown;
 use crate::record::{Op, Record};
-use crate::volumes::shown;
 use std::fmt::Debug;
 use std::fs::{self, File, Permissions};
 use std::io::{self, BufWriter, ErrorKind, Write};

@@ -5,8 +5,8 @@
 
 use crate::canonical;
 use crate::formats::fio::HEADERS;
+use crate::names::NAME_BYTES_MAX;
 use crate::record::{Op, Record};
-use crate::volumes::NAME_BYTES_MAX;
 use std::collections::BTreeSet;
 use std::io::{self, ErrorKind, Write};
 

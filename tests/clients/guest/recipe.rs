@@ -30,9 +30,9 @@ timeout "$GUEST_LIMIT_S" "$QEMU" "$@" -nodefaults -no-user-config -display none 
 cat "$$.console"
 exit 1
 "#;
-/// What stands in for cargo: it is to install the binary that is there, from where its sources are.
+/// What stands in for cargo: it is to install the programs that are there, from where their sources are.
 const CARGO: &str = r#"#!/bin/sh
-[ "$1 $2 $3" = "install --locked --path" ] && grep -q '^name = "cinnabar"' "$SOURCES/$4/Cargo.toml"
+[ "$1 $2 $3" = "install --locked --path" ] && grep -qE '^name = "cinnabar(-lab)?"' "$SOURCES/$4/Cargo.toml"
 "#;
 /// What is run before a page's own commands.
 const PROLOGUE: &str = r#"

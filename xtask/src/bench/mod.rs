@@ -142,7 +142,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Writeback(args) => writeback::run(args),
         Bench::Engine(passed) => example("engine_bench", &passed.args),
         Bench::Qos(args) => qos(args),
-        Bench::Manager => example_of("cinnabar", "manager_bench", &[]),
+        Bench::Manager => example_of("cinnabar-lab", "manager_bench", &[]),
         Bench::Hits(args) => hits::run(args),
         Bench::Families(args) => hits::families(args),
         Bench::Shares(args) => shares::run(args),

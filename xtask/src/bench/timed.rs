@@ -1,7 +1,7 @@
 //! The timed simulator: block I/Os a second on one core, RAM, and all published figures.
 //!
 //! Speed is that of the example `timed_bench`, best of five by CPU time; the figures are those of
-//! `cinnabar simulate holland` at 1/64, by the clock on the wall and by CPU time, for a machine that
+//! `cinnabar-lab simulate holland` at 1/64, by the clock on the wall and by CPU time, for a machine that
 //! is busy with other things gives only the second one fairly.
 
 use crate::bench::{heading, publish};
@@ -111,13 +111,13 @@ fn figures(args: &Args) -> Result<String> {
     let site = e2e::Site::new()?;
     let out = args.figures.clone().unwrap_or_else(|| site.path("figures"));
     let experiment = if args.quick { "flash-read-time" } else { "all" };
-    let done = Command::new(e2e::binary::cinnabar()?)
+    let done = Command::new(e2e::binary::lab()?)
         .args(["simulate", "holland", "--json", "--experiment", experiment, "--out"])
         .arg(out)
         .stderr(Stdio::inherit())
         .output()
-        .context("starting cinnabar")?;
-    ensure!(done.status.success(), "cinnabar simulate holland: {}", done.status);
+        .context("starting cinnabar-lab")?;
+    ensure!(done.status.success(), "cinnabar-lab simulate holland: {}", done.status);
     let found: Value = serde_json::from_slice(&done.stdout).context("reading its JSON")?;
     let number = |key: &str| found[key].as_f64().with_context(|| format!("no number {key}"));
     let mut table =

@@ -132,9 +132,9 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs `cinnabar` and reads its JSON.
+    /// Runs `cinnabar-lab` and reads its JSON.
     fn ask(&self, alone: bool, args: &[&str]) -> Result<Value> {
-        let binary = e2e::binary::cinnabar()?;
+        let binary = e2e::binary::lab()?;
         let mut command = if alone && self.realtime {
             let mut command = Command::new("chrt");
             command.args(["-f", "1"]).arg(binary);
@@ -143,9 +143,9 @@ impl Bench<'_> {
             Command::new(binary)
         };
         let command = command.args(args).arg("--json").stderr(Stdio::piped());
-        let done = command.output().context("starting cinnabar")?;
+        let done = command.output().context("starting cinnabar-lab")?;
         let told = String::from_utf8_lossy(&done.stderr);
-        ensure!(done.status.success(), "cinnabar {}: {told}", args.join(" "));
+        ensure!(done.status.success(), "cinnabar-lab {}: {told}", args.join(" "));
         serde_json::from_slice(&done.stdout).context("reading its JSON")
     }
 

@@ -1,20 +1,20 @@
-//! Which packages the program needs: those of the libraries that it is linked with.
+//! Which packages the programs need: those of the libraries that they are linked with.
 
 use super::order::said;
 use super::tree;
 use anyhow::{Context, Result, ensure};
 use e2e::tools::find;
 use std::collections::BTreeSet;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The value of the field `Depends`. `work` is a folder for what the tool needs beside it.
-pub(super) fn of(binary: &Path, work: &Path) -> Result<String> {
+pub(super) fn of(programs: &[PathBuf], work: &Path) -> Result<String> {
     if find("dpkg-shlibdeps").is_none() {
         println!(
             "no dpkg-shlibdeps (package dpkg-dev): the packages of the libraries, of any version"
         );
-        return by_name(binary);
+        return by_name(programs);
     }
     // It refuses to work without this file.
     tree::folder(&work.join("debian"))?;
@@ -24,7 +24,10 @@ pub(super) fn of(binary: &Path, work: &Path) -> Result<String> {
         0o644,
     )?;
     let mut command = Command::new("dpkg-shlibdeps");
-    let text = said(command.args(["-O", "-e"]).arg(binary).current_dir(work))?;
+    for program in programs {
+        command.arg("-e").arg(program);
+    }
+    let text = said(command.arg("-O").current_dir(work))?;
     let line = text.lines().find_map(|line| line.strip_prefix("shlibs:Depends="));
     let depends = line.with_context(|| format!("dpkg-shlibdeps says {text:?}"))?;
     ensure!(depends.contains("libc6"), "a program without a C library? {depends:?}");
@@ -32,8 +35,8 @@ pub(super) fn of(binary: &Path, work: &Path) -> Result<String> {
 }
 
 /// The packages of the libraries, whatever their versions.
-fn by_name(binary: &Path) -> Result<String> {
-    let text = said(Command::new("readelf").arg("-d").arg(binary))?;
+fn by_name(programs: &[PathBuf]) -> Result<String> {
+    let text = said(Command::new("readelf").arg("-d").args(programs))?;
     let mut packages = BTreeSet::new();
     for library in needed(&text) {
         let owner = said(Command::new("dpkg").args(["-S", &format!("*/{library}")]))

@@ -1,4 +1,4 @@
-//! `cargo xtask package`: a Debian package of the daemon.
+//! `cargo xtask package`: a Debian package of the daemon and the laboratory.
 //!
 //! The same tree and time give the same bytes, if the program is the same: all files bear the time of
 //! `SOURCE_DATE_EPOCH` or of the last commit.
@@ -30,7 +30,11 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         args,
         binary: match &args.binary {
             Some(path) => path.canonicalize().with_context(|| path.display().to_string())?,
-            None => release(args.ceph)?,
+            None => release("cinnabar", args.ceph)?,
+        },
+        lab: match &args.lab {
+            Some(path) => path.canonicalize().with_context(|| path.display().to_string())?,
+            None => release("cinnabar-lab", false)?,
         },
         epoch: epoch()?,
         architecture: said(Command::new("dpkg").arg("--print-architecture"))?,
@@ -49,7 +53,8 @@ impl Package<'_> {
     fn build(&self, stage: &Path, output: &Path) -> Result<PathBuf> {
         let files = stage.join("root");
         tree::fill(self, &files)?;
-        let depends = depends::of(&files.join("usr/bin/cinnabar"), stage)?;
+        let programs = self.programs().map(|(name, _)| files.join("usr/bin").join(name));
+        let depends = depends::of(&programs, stage)?;
         self.control(&files, &depends)?;
         let name = format!("cinnabar_{}_{}.deb", self.args.version, self.architecture);
         let path = output.join(name);
@@ -80,6 +85,8 @@ impl Package<'_> {
              vhost-user, and keeps on a local SSD what they read. The cache is still warm\n \
              after a restart or a crash, and the SSD is divided among guests by what each\n \
              of them gains.\n .\n \
+             Its laboratory, cinnabar-lab, analyses and converts block traces, simulates\n \
+             caches and measures storage.\n .\n \
              The service is not started before it is configured.\n",
             self.args.version,
             self.architecture,
@@ -96,10 +103,10 @@ impl Package<'_> {
     }
 }
 
-/// A release build.
-fn release(ceph: bool) -> Result<PathBuf> {
+/// A release build of a program, and of nothing else: built together, each would get what the other needs.
+fn release(program: &str, ceph: bool) -> Result<PathBuf> {
     let mut command =
-        crate::shell::cargo(&["build", "--profile", "dist", "--locked", "--package", "cinnabar"]);
+        crate::shell::cargo(&["build", "--profile", "dist", "--locked", "--package", program]);
     if ceph {
         command.args(["--features", "ceph"]);
     }

@@ -12,6 +12,9 @@ pub(crate) struct Args {
     /// The program to put in [default: a release build, made now]
     #[arg(long, value_name = "PATH")]
     pub(super) binary: Option<PathBuf>,
+    /// The laboratory, cinnabar-lab, to put in [default: a release build, made now]
+    #[arg(long, value_name = "PATH")]
+    pub(super) lab: Option<PathBuf>,
     /// Build the program with RBD images and hybrid volumes on Ceph [default: without]
     #[arg(long, conflicts_with = "binary")]
     pub(super) ceph: bool,
@@ -38,9 +41,18 @@ pub(super) struct Package<'a> {
     pub(super) args: &'a Args,
     /// The program, not stripped.
     pub(super) binary: PathBuf,
+    /// The laboratory, not stripped.
+    pub(super) lab: PathBuf,
     /// Seconds since 1970 that all files bear.
     pub(super) epoch: String,
     pub(super) architecture: String,
+}
+
+impl Package<'_> {
+    /// What is installed, by name.
+    pub(super) fn programs(&self) -> [(&'static str, &Path); 2] {
+        [("cinnabar", &self.binary), ("cinnabar-lab", &self.lab)]
+    }
 }
 
 /// What a program prints, without the last end of line.

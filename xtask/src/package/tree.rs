@@ -10,11 +10,14 @@ use std::process::Command;
 
 /// Where the documents lie, in the same order to each other as in the tree, so that links hold.
 const DOC: &str = "usr/share/doc/cinnabar";
+const MANUAL: &str = "usr/share/man/man1";
 
 /// Lays out all files below `files`.
 pub(super) fn fill(package: &Package<'_>, files: &Path) -> Result<()> {
     let packaging = root().join("packaging");
-    program(package, &files.join("usr/bin/cinnabar"))?;
+    for (name, binary) in package.programs() {
+        program(binary, &files.join("usr/bin").join(name))?;
+    }
     let unit = fs::read_to_string(packaging.join("cinnabar.service")).context("the unit")?;
     let unit_folder = files.join("lib/systemd/system");
     folder(&unit_folder)?;
@@ -32,15 +35,20 @@ pub(super) fn fill(package: &Package<'_>, files: &Path) -> Result<()> {
     for name in ["grafana-dashboard.json", "prometheus-rules.yml"] {
         copy(&packaging.join(name), &shared.join(name), 0o644)?;
     }
-    manual(&package.binary, files)?;
-    completions(&package.binary, files)?;
+    for (name, binary) in package.programs() {
+        manual(binary, files)?;
+        completions(name, binary, files)?;
+    }
+    for page in entries(&files.join(MANUAL))? {
+        compress(&page)?;
+    }
     documents(package, &files.join(DOC))
 }
 
-/// The program, without symbols, which would be most of it.
-fn program(package: &Package<'_>, path: &Path) -> Result<()> {
+/// A program, without symbols, which would be most of it.
+fn program(binary: &Path, path: &Path) -> Result<()> {
     folder(path.parent().expect("it lies in a folder"))?;
-    copy(&package.binary, path, 0o755)?;
+    copy(binary, path, 0o755)?;
     if find("strip").is_none() {
         println!("no strip (package binutils): the program keeps its symbols");
         return Ok(());
@@ -66,20 +74,16 @@ fn unit_of_package(unit: &str) -> Result<String> {
 
 /// One page for the program and one for each command.
 fn manual(binary: &Path, files: &Path) -> Result<()> {
-    let pages = files.join("usr/share/man/man1");
+    let pages = files.join(MANUAL);
     folder(&pages)?;
-    said(Command::new(binary).arg("man").arg(&pages))?;
-    for page in entries(&pages)? {
-        compress(&page)?;
-    }
-    Ok(())
+    said(Command::new(binary).arg("man").arg(&pages)).map(drop)
 }
 
-fn completions(binary: &Path, files: &Path) -> Result<()> {
+fn completions(name: &str, binary: &Path, files: &Path) -> Result<()> {
     for (shell, path) in [
-        ("bash", "usr/share/bash-completion/completions/cinnabar"),
-        ("zsh", "usr/share/zsh/vendor-completions/_cinnabar"),
-        ("fish", "usr/share/fish/vendor_completions.d/cinnabar.fish"),
+        ("bash", format!("usr/share/bash-completion/completions/{name}")),
+        ("zsh", format!("usr/share/zsh/vendor-completions/_{name}")),
+        ("fish", format!("usr/share/fish/vendor_completions.d/{name}.fish")),
     ] {
         let script = said(Command::new(binary).args(["completions", shell]))?;
         let path = files.join(path);

@@ -1,4 +1,4 @@
-//! `cinnabar bench probe`: how long a device or backend takes, by operation, size and depth, and a
+//! `cinnabar-lab bench probe`: how long a device or backend takes, by operation, size and depth, and a
 //! model of it to use in its place.
 //!
 //! * [`plan`]: what is measured. `device`: what it is measured on. `scratch`: a file for that.

@@ -135,7 +135,7 @@ pub(super) fn comments(device: &str, plan: &Plan, measured: &[Measured]) -> Vec<
     };
     let depth = plan.depth_max();
     let mut lines = vec![
-        format!("{device}, measured by cinnabar bench probe {}", env!("CARGO_PKG_VERSION")),
+        format!("{device}, measured by cinnabar-lab bench probe {}", env!("CARGO_PKG_VERSION")),
         format!("{pattern} operations; depth and bandwidth are what was seen up to depth {depth}"),
     ];
     if !measured.iter().any(|one| one.cell.op == Op::Write) {

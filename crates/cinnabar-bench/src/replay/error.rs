@@ -128,19 +128,19 @@ impl ReplayError {
             Self::Trace { error: TraceError::Io { line: 0, source }, .. }
                 if source.kind() == ErrorKind::NotFound =>
             {
-                "check the path; cinnabar trace generate desktop makes a trace"
+                "check the path; cinnabar-lab trace generate desktop makes a trace"
             }
-            Self::NoFile(_) => "write it to a file first: cinnabar trace convert - --out FILE",
+            Self::NoFile(_) => "write it to a file first: cinnabar-lab trace convert - --out FILE",
             Self::Trace { error, .. } => error.hint(),
-            Self::Empty(_) => "cinnabar trace info tells what is in it",
+            Self::Empty(_) => "cinnabar-lab trace info tells what is in it",
             Self::Disorder { .. } => "sort it by time: sort -s -n -t, -k1,1",
             Self::TooLong { .. } => "split such requests in the trace",
             Self::ManyVolumes { .. } => {
-                "cinnabar trace convert --volume writes a trace of some of its volumes"
+                "cinnabar-lab trace convert --volume writes a trace of some of its volumes"
             }
             Self::Targets { .. } => {
                 "name one --target for each volume, in the order of their numbers; \
-                cinnabar trace info lists them"
+                cinnabar-lab trace info lists them"
             }
             Self::Small { .. } => "name a larger target, or fold offsets into it with --wrap",
             Self::SmallerThanOne { .. } => "name a larger target",

@@ -2,8 +2,7 @@
 
 use super::pen::{Pen, Pixel};
 use super::svg::path;
-use crate::colours::colour;
-use plotters::style::RGBColor;
+use crate::colours::{Rgb, colour};
 
 /// The number of the colour of what is left over.
 pub(super) const OTHERS: usize = usize::MAX;
@@ -76,7 +75,7 @@ pub(super) fn stroke(index: usize, dashed: bool) -> String {
 }
 
 fn hex(index: usize) -> String {
-    let RGBColor(red, green, blue) = colour(index);
+    let Rgb(red, green, blue) = colour(index);
     format!("#{red:02x}{green:02x}{blue:02x}")
 }
 

@@ -1,13 +1,10 @@
-//! What is in a trace: `counts` of requests, `footprint` of different blocks, `summary` of all,
-//! `show` as text.
+//! What is in a trace: `footprint` of different blocks, `summary` of all requests, `show` as text.
 
-mod counts;
 mod footprint;
 mod show;
 mod summary;
 
-pub use counts::{Counts, show_time};
-pub use show::render;
+pub use show::{render, show_time};
 pub use summary::{Summary, Summing, TooManyVolumes, VOLUMES_MAX};
 
 use serde::Serialize;

@@ -1,7 +1,6 @@
 //! A trace's summary as tables for people.
 
 use super::Info;
-use super::counts::show_time;
 use super::summary::{Sizes, Summary, Volume};
 use cinnabar_text::Table;
 use cinnabar_text::{percent_of, show_size};
@@ -133,4 +132,16 @@ fn volumes(summary: &Summary, room: Option<usize>) -> String {
         left => format!("and {left} volumes with fewer requests: --volumes all\n"),
     };
     table.render(room) + &more
+}
+
+/// A time of a trace for people, in the unit that fits: `190.3 s`, `2.50 h`.
+pub fn show_time(micros: u64) -> String {
+    let seconds = micros as f64 / 1e6;
+    if seconds < 600.0 {
+        format!("{seconds:.3} s")
+    } else if seconds < 100.0 * 3600.0 {
+        format!("{:.2} h", seconds / 3600.0)
+    } else {
+        format!("{:.1} d", seconds / 86_400.0)
+    }
 }

@@ -3,9 +3,8 @@
 //! Memory is bounded: the blocks' table ([`super::footprint`]), and 160 bytes a volume, of which
 //! there are as many as readers keep apart at most.
 
-use super::counts::Counts;
 use super::footprint::{Blocks, Footprint};
-use cinnabar_trace::{Op, Record, Trace};
+use cinnabar_trace::{Counts, Op, Record, Trace};
 use hdrhistogram::Histogram;
 use serde::Serialize;
 use std::collections::BTreeMap;

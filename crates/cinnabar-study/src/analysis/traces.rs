@@ -43,7 +43,7 @@ impl InputError {
     pub fn hint(&self) -> &'static str {
         match self {
             Self::Trace { error: TraceError::Io { line: 0, .. }, .. } => {
-                "check the path; cinnabar trace generate desktop makes a trace"
+                "check the path; cinnabar-lab trace generate desktop makes a trace"
             }
             Self::Trace { error, .. } => error.hint(),
             Self::Directory(_) => "name the files in it",

@@ -94,7 +94,7 @@ impl CompareError {
             Self::NoVolume(_) => "volumes are called as in the trace, behind FILE: with several",
             Self::FewIntervals(_) => "cut it finer with --interval, or give a longer trace",
             Self::ManyShares { .. } => "cut it coarser with --interval",
-            Self::ManyVolumes { .. } => "choose some of them: cinnabar trace convert --volumes",
+            Self::ManyVolumes { .. } => "choose some of them: cinnabar-lab trace convert --volumes",
             Self::NoDemand => "a longer --interval may see blocks come back",
             Self::Small { .. } => {
                 "give a larger part of the demand, or leave the engine out: --model papers"

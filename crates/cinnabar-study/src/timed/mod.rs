@@ -113,7 +113,7 @@ impl RunError {
         match self {
             Self::Config(error) => &error.hint,
             Self::Workload(error) => error.hint(),
-            Self::Trace(_) => "cinnabar trace info TRACE says how far it can be read",
+            Self::Trace(_) => "cinnabar-lab trace info TRACE says how far it can be read",
             Self::Blocks(_) => "choose some of its volumes",
             Self::Overrun(..) => "let threads ask for the requests, one after the other",
             Self::LossTooLate(..) => "choose an earlier loss.at, or a larger workload.volume",

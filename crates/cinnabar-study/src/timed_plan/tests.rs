@@ -262,7 +262,7 @@ fn shipped_plans_are_fine() {
             .unwrap_or_else(|error| panic!("{error}\n{}", error.hint));
         let text = std::fs::read_to_string(&path).expect("it was read");
         let name = path.file_name().expect("a file").to_string_lossy().into_owned();
-        assert!(text.contains(&format!("cinnabar simulate timed plans/{name}")), "{name}");
+        assert!(text.contains(&format!("cinnabar-lab simulate timed plans/{name}")), "{name}");
         assert!(plan.title.is_some(), "{name}");
         names.push(name);
     }

@@ -8,7 +8,8 @@
 use super::Text;
 use super::rwbs::{Rwbs, is_device};
 use crate::error::Problem;
-use crate::fields::{Fields, SECTOR_BYTES, number};
+use crate::fields::{Fields, SECTOR_BYTES};
+use crate::number::number;
 use crate::sink::Sink;
 
 #[derive(Debug)]

@@ -5,7 +5,8 @@
 
 use super::Text;
 use crate::error::Problem;
-use crate::fields::{Fields, number};
+use crate::fields::Fields;
+use crate::number::number;
 use crate::record::Op;
 use crate::sink::Sink;
 

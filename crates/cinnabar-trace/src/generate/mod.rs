@@ -6,6 +6,7 @@ mod blend;
 pub mod boot_storm;
 mod chance;
 mod clock;
+pub mod demo;
 pub mod desktop;
 mod error;
 pub mod file_server;

@@ -1,8 +1,8 @@
 //! `cinnabar api`: what programs need to use the control API.
 
-use super::output;
 use cinnabar_control::describe;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
 
 /// What to do.
 #[derive(Debug, clap::Args)]

@@ -1,7 +1,7 @@
 //! `cinnabar config check`: is this configuration fine?
 
-use super::output;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
 use std::io::Write;
 use std::path::PathBuf;
 

@@ -1,14 +1,14 @@
 //! `cinnabar serve --demo`: four machines at work, a slow file server behind their disks, a small cache that the
 //! manager divides.
 
-mod guests;
 mod load;
 
 pub(super) use load::Load;
 
+use super::lab;
 use cinnabar_config::Config;
 use cinnabar_text::{Failure, show_size, write_size};
-use guests::{GUESTS, Guest};
+use cinnabar_trace::demo::{GUESTS, Guest};
 use std::fmt::Write as _;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -72,14 +72,14 @@ impl Demo {
         Ok(config)
     }
 
-    /// Puts the machines to work, once their disks are served.
+    /// Puts the machines to work, once their disks are served, if the laboratory is installed.
     pub(super) fn work(&self) -> Option<Load> {
-        let load = Load::start(&self.path);
+        let load = Load::start(&lab::find()?, &self.path);
         load.inspect_err(|error| tracing::error!("the machines can't work: {error}")).ok()
     }
 
     /// How to look at it.
-    pub(super) fn welcome(&self, config: &Config) -> String {
+    pub(super) fn welcome(&self, config: &Config, at_work: bool) -> String {
         let socket = config.control.socket.display();
         let page = config.control.http.map(|http| format!("http://{http}/ui/")).unwrap_or_default();
         let end = match self.temporary {
@@ -91,6 +91,10 @@ impl Demo {
             Four machines at work, their disks behind a simulated file server, and a cache of {cache} in front.\n\n",
             cache = show_size(CACHE_BYTES),
         );
+        if !at_work {
+            writeln!(text, "The machines stand still without cinnabar-lab: {}\n", lab::HINT)
+                .expect("a string takes it");
+        }
         for Guest { name, about, .. } in &GUESTS {
             writeln!(text, "{name:10}{about}").expect("a string takes it");
         }

@@ -1,11 +1,11 @@
 //! `cinnabar hybrid`: volumes over a fast and a slow pool.
 
-use super::{output, parse};
 use cinnabar_backend::hybrid::manage::{
     Checked, Looked, Lost, Probed, check, collect, create, evacuate, forget_lost, look, probe,
     resize,
 };
 use cinnabar_backend::hybrid::{HybridError, HybridSpec, hint};
+use cinnabar_text::cli::{output, parse};
 use cinnabar_text::{Failure, Table, show_size};
 use serde_json::json;
 use std::fmt::Write as _;

@@ -3,29 +3,20 @@
 //! stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time, 2 usage or
 //! configuration. The last line of an error is a hint.
 
-mod analyze;
 mod api;
-mod bench;
 mod cache;
 mod client;
 mod config_check;
 mod demo;
 mod extents;
-mod failure;
 mod history;
 mod hybrid;
-mod logging;
-mod man;
+mod lab;
 mod migrate;
-mod output;
-mod parse;
 mod policy;
-mod progress;
 mod reload;
 mod report;
-mod report_file;
 mod serve;
-mod simulate;
 mod status;
 mod status_notes;
 #[cfg(test)]
@@ -34,10 +25,11 @@ mod trace;
 mod volume;
 mod windows;
 
+use cinnabar_engine::metadata::superblock::FORMAT_VERSION;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::{man, program};
 use clap::{CommandFactory, Parser, Subcommand};
 use clap_complete::Shell;
-use std::io::Write;
 use std::process::ExitCode;
 
 /// Persistent SSD cache for virtual-machine disks on shared storage
@@ -47,7 +39,8 @@ use std::process::ExitCode;
     Examples:\n  \
     cinnabar serve --demo\n  \
     cinnabar serve --config cinnabar.toml\n  \
-    cinnabar status --socket control.sock --watch")]
+    cinnabar status --socket control.sock --watch\n\n\
+    Commands marked [cinnabar-lab] are run by the laboratory, a program of its own.")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -79,14 +72,17 @@ enum Command {
     Config(config_check::Args),
     /// Describe the control API for programs
     Api(api::Args),
-    /// Run the cache under a virtual clock, with everything that can go wrong
-    Simulate(simulate::Args),
-    /// Would a cache help, how large, and with which policy? Ask a block trace
-    Analyze(Box<analyze::Args>),
-    /// Look at block traces, convert, make and record them
+    /// Record block traces; look at them, convert and make them [the latter: cinnabar-lab]
     Trace(trace::Args),
-    /// Measure storage: an SPC-1-like benchmark, trace replay, device latency
-    Bench(bench::Args),
+    /// Would a cache help, how large, and with which policy? Ask a block trace [cinnabar-lab]
+    #[command(disable_help_flag = true, after_help = lab::help!("analyze vm1.csv.zst"))]
+    Analyze(lab::Args),
+    /// Run the cache under a virtual clock, with everything that can go wrong [cinnabar-lab]
+    #[command(disable_help_flag = true, after_help = lab::help!("simulate faults"))]
+    Simulate(lab::Args),
+    /// Measure storage: an SPC-1-like benchmark, trace replay, device latency [cinnabar-lab]
+    #[command(disable_help_flag = true, after_help = lab::help!("bench probe /dev/nvme0n1"))]
+    Bench(lab::Args),
     /// Print the version
     #[command(after_help = "Examples:\n  cinnabar version\n  cinnabar version --json")]
     Version {
@@ -103,34 +99,22 @@ enum Command {
         shell: Shell,
     },
     /// Write the manual pages into a folder
+    #[command(
+        after_help = "One page for the program and one for each command of it, cinnabar-status.1 \
+        for example.\n\nExamples:\n  \
+        cinnabar man /usr/local/share/man/man1\n  \
+        cinnabar man . && man ./cinnabar-volume-add.1"
+    )]
     Man(man::Args),
-}
-
-/// A panic of any thread ends the process, in each profile as in a release: what it left half done is nobody's to use.
-fn abort_on_panic() {
-    let tell = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        tell(info);
-        std::process::abort();
-    }));
 }
 
 /// Runs the command that the process was started with.
 pub fn main() -> ExitCode {
-    abort_on_panic();
-    let cli = match Cli::try_parse() {
-        Ok(cli) => cli,
-        Err(error) => return usage(&error),
-    };
-    let done = run(cli.command);
-    cinnabar_backend::finish_closing();
-    match done {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(failure) => {
-            failure::print(&failure);
-            ExitCode::from(failure.code)
-        }
-    }
+    program::main(|cli: Cli| {
+        let done = run(cli.command);
+        cinnabar_backend::finish_closing();
+        done
+    })
 }
 
 fn run(command: Command) -> Result<(), Failure> {
@@ -147,44 +131,10 @@ fn run(command: Command) -> Result<(), Failure> {
         Command::Report(args) => report::run(&args),
         Command::Config(args) => config_check::run(&args),
         Command::Api(args) => api::run(&args),
-        Command::Simulate(args) => simulate::run(&args),
         Command::Trace(args) => trace::run(&args),
-        Command::Analyze(args) => analyze::run(&args),
-        Command::Bench(args) => bench::run(&args),
-        Command::Version { json } => version(json),
-        Command::Completions { shell } => {
-            let mut script = Vec::new();
-            clap_complete::generate(shell, &mut Cli::command(), "cinnabar", &mut script);
-            output::bytes(&script)
-        }
+        Command::Analyze(_) | Command::Simulate(_) | Command::Bench(_) => Err(lab::run()),
+        Command::Version { json } => program::version(&Cli::command(), FORMAT_VERSION, json),
+        Command::Completions { shell } => program::completions(shell, Cli::command()),
         Command::Man(args) => man::run(&args, Cli::command()),
     }
-}
-
-fn version(json: bool) -> Result<(), Failure> {
-    let (version, format) =
-        (env!("CARGO_PKG_VERSION"), cinnabar_engine::metadata::superblock::FORMAT_VERSION);
-    if json {
-        return output::json(&serde_json::json!({ "version": version, "format_version": format }));
-    }
-    output::text(&format!("cinnabar {version} (cache format {format})\n"))
-}
-
-/// Prints what clap has to say: help to stdout, complaints to stderr with a hint as the last line.
-fn usage(error: &clap::Error) -> ExitCode {
-    if !error.use_stderr() {
-        // A reader that has gone away is no reason to complain.
-        let _gone = error.print();
-        return ExitCode::SUCCESS;
-    }
-    let text = error.render();
-    let text =
-        if output::colour(&std::io::stderr()) { text.ansi().to_string() } else { text.to_string() };
-    let (complaint, more) = match text.find("\nFor more information") {
-        Some(at) => (&text[..at], "cinnabar help lists the commands; --help after one, its flags"),
-        None => (text.as_str(), "choose one of these commands"),
-    };
-    let mut stderr = std::io::stderr().lock();
-    let _gone = writeln!(stderr, "{}\nhint: {more}", complaint.trim_end());
-    ExitCode::from(2)
 }

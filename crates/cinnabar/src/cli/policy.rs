@@ -6,14 +6,14 @@
 mod show;
 
 use super::client::Daemon;
-use super::output;
-use super::parse::duration as ago;
 use cinnabar_config::volume::check_name;
 use cinnabar_control::path::escape;
 use cinnabar_control::policy::{ApplyInput, PinInput};
 use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport};
 use cinnabar_policy::sizing::Allocator;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
+use cinnabar_text::cli::parse::duration as ago;
 use hyper::Method;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

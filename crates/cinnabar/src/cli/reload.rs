@@ -1,11 +1,11 @@
 //! `cinnabar reload`: the configuration file read again by a running daemon.
 
 use super::client::Daemon;
-use super::output;
 use cinnabar_control::reload::report::{
     ChangeReport, KeptReport, ReloadInput, ReloadReport, RestartReport,
 };
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
 use hyper::Method;
 use std::io::Write;
 

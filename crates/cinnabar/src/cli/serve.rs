@@ -1,11 +1,11 @@
 //! `cinnabar serve`: the daemon.
 
 use super::demo::Demo;
-use super::{logging, output};
 use cinnabar_config::settings::IoMode;
 use cinnabar_config::{Config, Given};
 use cinnabar_daemon::run::{RunError, run as run_daemon};
 use cinnabar_text::Failure;
+use cinnabar_text::cli::{logging, output};
 use std::path::PathBuf;
 
 /// What to serve.
@@ -62,7 +62,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         let demo = demo.as_ref()?;
         let load = demo.work();
         // A daemon whose stdout is closed serves all the same.
-        let _nobody_reads = output::text(&demo.welcome(&config));
+        let _nobody_reads = output::text(&demo.welcome(&config, load.is_some()));
         load
     };
     let result = run_daemon(&config, ready).map_err(|error| failure(&config, &error));

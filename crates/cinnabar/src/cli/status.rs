@@ -1,7 +1,6 @@
 //! `cinnabar status`: what the cache and its volumes do, once or again and again.
 
 use super::client::Daemon;
-use super::output;
 use super::windows::{Span, Watch, Window};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_status::raw::{LogHalfState, State};
@@ -11,6 +10,7 @@ use cinnabar_status::report::{
 };
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
+use cinnabar_text::cli::output;
 use cinnabar_text::show_size;
 use std::io::IsTerminal;
 use std::time::{Duration, Instant};

@@ -5,8 +5,6 @@
 
 use super::client::Daemon;
 use super::extents::{self, Extent};
-use super::output;
-use super::progress::Progress;
 use cinnabar_config::VolumeInput;
 use cinnabar_config::settings::{Ack, VolumeMode};
 use cinnabar_config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
@@ -16,6 +14,8 @@ use cinnabar_control::path::escape;
 use cinnabar_status::report::VolumeReport;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
+use cinnabar_text::cli::output;
+use cinnabar_text::cli::progress::Progress;
 use cinnabar_text::{parse_size, show_size};
 use hyper::Method;
 use std::path::{Path, PathBuf};

@@ -1,6 +1,8 @@
 //! The table of bad input: one clear line with a hint, the exit code, nothing lost.
 
-use super::rig::{Ended, MIB, Site, binary, free_port, pattern};
+use super::binary;
+use super::daemon::free_port;
+use super::rig::{Ended, MIB, Site, pattern};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixListener;

@@ -1,6 +1,7 @@
 //! Bad command lines, bad requests to the control socket and to the metrics' port.
 
-use super::rig::{PATIENCE, Site, finish, free_port, pattern};
+use super::daemon::free_port;
+use super::rig::{PATIENCE, Site, finish, pattern};
 
 #[test]
 fn bad_command_lines_end_with_a_hint() {
@@ -43,9 +44,7 @@ fn bad_command_lines_end_with_a_hint() {
         (&["cache", "repair", "none.img"], 2),
         (&["cache", "repair", "foreign.img"], 2),
         (&["cache", "repair", "foreign.img", "--cold", "--yes"], 2),
-        (&["simulate", "faults", "--seeds", "none"], 2),
-        (&["simulate", "faults", "--seed", "1", "--seeds", "2"], 2),
-        (&["simulate", "faults", "--first", "18446744073709551615", "--seeds", "2"], 2),
+        (&["trace", "record", "a", "--out", "none/r.csv"], 2),
     ] {
         let ended = site.run(args);
         assert_eq!(ended.code, Some(code), "{args:?}: {ended:?}");

@@ -1,7 +1,8 @@
 //! Operators' commands against a running daemon: status, volumes, metrics.
 
+use super::daemon::free_port;
 use super::nbd::Client;
-use super::rig::{MIB, Site, finish, free_port, pattern};
+use super::rig::{MIB, Site, finish, pattern};
 use std::collections::{BTreeMap, BTreeSet};
 
 const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";

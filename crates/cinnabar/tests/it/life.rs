@@ -3,10 +3,8 @@
 use super::nbd::Client;
 use super::rig::{MIB, PATIENCE, Running, Site, pattern};
 use rustix::process::{Signal, kill_process};
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
-use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
@@ -200,56 +198,6 @@ fn the_service_manager_hears_of_it() {
     daemon.terminate();
     hear(&socket, "STOPPING=1");
     assert_eq!(daemon.wait().code(), Some(0), "{}", daemon.log());
-}
-
-#[test]
-fn the_demonstration_runs_and_leaves_nothing() {
-    let site = Site::new();
-    std::fs::create_dir(site.path("tmp")).expect("a folder");
-    let mut command = site.command(&["serve", "--demo"]);
-    command.env("TMPDIR", site.path("tmp")).stdout(Stdio::piped()).stderr(Stdio::null());
-    let mut child = command.spawn().expect("it starts");
-    let mut stdout = child.stdout.take().expect("a pipe");
-    let mut text = String::new();
-    while !text.contains("end     Ctrl-C") {
-        let mut bytes = [0; 1024];
-        let len = stdout.read(&mut bytes).expect("it speaks");
-        assert_ne!(len, 0, "it ended: {text}");
-        text += &String::from_utf8_lossy(&bytes[..len]);
-    }
-    let word = |before: &str| {
-        let at = text.find(before).unwrap_or_else(|| panic!("{before}: {text}")) + before.len();
-        text[at..].split([' ', '\n', '\'']).next().expect("a word").to_owned()
-    };
-    let token = std::fs::metadata(word("token   ").trim_end_matches(':')).expect("a token");
-    assert_eq!(token.permissions().mode() & 0o777, 0o600);
-    assert!(word("page    ").starts_with("http://127.0.0.1:"), "{text}");
-    let socket = word("--socket ");
-    let status = || -> serde_json::Value {
-        serde_json::from_str(&site.ask(&["status", "--json", "--socket", &socket])).expect("JSON")
-    };
-    // All four machines work, and the manager gives some of them shares of their own.
-    let begun = Instant::now();
-    loop {
-        let status = status();
-        let volumes = status["volumes"].as_array().expect("volumes");
-        let names: Vec<&str> =
-            volumes.iter().filter_map(|volume| volume["name"].as_str()).collect();
-        assert_eq!(names, ["database", "desktops", "backup", "log"]);
-        let at_work = |volume: &serde_json::Value| {
-            volume["blocks_read"].as_u64() > Some(0) || volume["writes"].as_u64() > Some(0)
-        };
-        let plans = site.ask(&["policy", "history", "--json", "--socket", &socket]);
-        if volumes.iter().all(at_work) && plans.contains("\"database\"") {
-            break;
-        }
-        assert!(begun.elapsed() < Duration::from_mins(1), "{status} {plans}");
-        std::thread::sleep(Duration::from_millis(100));
-    }
-    let pid = rustix::process::Pid::from_child(&child);
-    kill_process(pid, Signal::INT).expect("it is our child");
-    assert_eq!(child.wait().expect("it is our child").code(), Some(0));
-    assert_eq!(std::fs::read_dir(site.path("tmp")).expect("a folder").count(), 0, "all is gone");
 }
 
 /// A stop that can't finish is cut short by a second signal.

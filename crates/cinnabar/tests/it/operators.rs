@@ -2,11 +2,8 @@
 //! accounts without rights, narrow terminals.
 
 use super::rig::{Ended, MIB, Running, Site, finish, pattern};
-use rustix::fd::OwnedFd;
-use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
-use rustix::termios::{Winsize, tcsetwinsize};
+use super::terminal::on_terminal;
 use std::fs;
-use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
@@ -176,12 +173,12 @@ fn another_account_is_told_that_it_may_not() {
     let run = |args: &[&str]| {
         let mut command = std::process::Command::new("setpriv");
         command.args(["--reuid", nobody, "--regid", nobody, "--clear-groups", "--"]);
-        command.arg(super::rig::binary()).args(args).current_dir(site.path(""));
+        command.arg(super::binary()).args(args).current_dir(site.path(""));
         finish(&mut command)
     };
     let probe = std::process::Command::new("setpriv")
         .args(["--reuid", nobody, "--regid", nobody, "--clear-groups", "--"])
-        .arg(super::rig::binary())
+        .arg(super::binary())
         .arg("version")
         .stdout(Stdio::null())
         .stderr(Stdio::null())
@@ -204,31 +201,6 @@ fn another_account_is_told_that_it_may_not() {
     refused(&ended, 2, "cache.img: permission denied to user 65534", "check owner and mode");
 }
 
-/// What a command writes to a terminal of so many columns.
-fn on_terminal(site: &Site, columns: u16, args: &[&str]) -> String {
-    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
-    grantpt(&master).expect("it is ours");
-    unlockpt(&master).expect("it is ours");
-    let size = Winsize { ws_row: 24, ws_col: columns, ws_xpixel: 0, ws_ypixel: 0 };
-    tcsetwinsize(&master, size).expect("a size");
-    let name = ptsname(&master, Vec::new()).expect("a name");
-    let open = || -> OwnedFd {
-        let flags = rustix::fs::OFlags::RDWR | rustix::fs::OFlags::NOCTTY;
-        rustix::fs::open(name.as_c_str(), flags, rustix::fs::Mode::empty()).expect("its other end")
-    };
-    let mut child =
-        site.command(args).stdout(open()).stderr(Stdio::null()).spawn().expect("it starts");
-    let mut text = Vec::new();
-    let mut master = fs::File::from(master);
-    let mut piece = [0; 4096];
-    // At the end of all writers a terminal fails to be read.
-    while let Ok(read @ 1..) = master.read(&mut piece) {
-        text.extend_from_slice(&piece[..read]);
-    }
-    assert!(child.wait().expect("it is our child").success(), "{args:?}");
-    String::from_utf8(text).expect("text").replace('\r', "")
-}
-
 #[test]
 fn tables_fit_the_terminal_and_pipes_get_all() {
     let site = site("");
@@ -241,9 +213,5 @@ fn tables_fit_the_terminal_and_pipes_get_all() {
     assert!(widest(&shown) <= Some(80), "{shown}");
     assert!(widest(&piped) > Some(80), "else this proves nothing: {piped}");
     assert_eq!(on_terminal(&site, 200, &["status"]).matches("SHARE").count(), 1);
-    let trace = super::files::fixture().to_string_lossy().into_owned();
-    let shown = on_terminal(&site, 80, &["analyze", &trace]);
-    let table: Vec<&str> = shown.lines().filter(|line| line.contains('%')).take(5).collect();
-    assert!(table.iter().all(|line| line.chars().count() <= 80), "{shown}");
     daemon.stop();
 }

@@ -1,7 +1,8 @@
 //! What comes with the daemon for Prometheus and Grafana names metrics that there are.
 
+use super::daemon::free_port;
 use super::http;
-use super::rig::{MIB, Site, free_port};
+use super::rig::{MIB, Site};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::path::Path;

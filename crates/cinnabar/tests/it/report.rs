@@ -1,7 +1,8 @@
 //! `cinnabar report` beside a real daemon, and without one: what is in it, and what is not.
 
+use super::daemon::free_port;
 use super::nbd::Client;
-use super::rig::{MIB, Site, free_port};
+use super::rig::{MIB, Site};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::os::unix::fs::PermissionsExt;

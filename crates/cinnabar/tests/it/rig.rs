@@ -1,9 +1,9 @@
-//! A folder with disks and a configuration, and a daemon in it.
+//! A folder with disks, and the program under test in it. The tests of both programs use it.
 
+use super::binary;
 use std::fs::{self, File};
 use std::io::Read;
-use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -13,11 +13,6 @@ pub(crate) const MIB: u64 = 1 << 20;
 /// Longest wait for anything.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 const STEP: Duration = Duration::from_millis(10);
-
-/// The binary under test.
-pub(crate) fn binary() -> &'static Path {
-    Path::new(env!("CARGO_BIN_EXE_cinnabar"))
-}
 
 /// A temporary folder.
 pub(crate) struct Site {
@@ -62,16 +57,6 @@ impl Site {
         path
     }
 
-    /// A configuration with a cache of 64 MiB, and `volumes` behind it. `{dir}` is the folder.
-    pub(crate) fn config(&self, volumes: &str) -> PathBuf {
-        self.write(
-            "c.toml",
-            &format!(
-                "[cache]\ndevice = \"cache.img\"\nsize = \"64MiB\"\nlock_wait_s = 0\n{volumes}"
-            ),
-        )
-    }
-
     /// The binary, to be run in this folder.
     pub(crate) fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(binary());
@@ -96,21 +81,6 @@ impl Site {
         let ended = self.run(args);
         assert_eq!(ended.code, Some(0), "{args:?}: {ended:?}");
         ended.stdout
-    }
-
-    /// `status --json`.
-    pub(crate) fn status(&self) -> serde_json::Value {
-        serde_json::from_str(&self.ask(&["status", "--json"])).expect("it is JSON")
-    }
-
-    /// Starts a daemon with `c.toml` and waits until it is ready.
-    pub(crate) fn serve(&self) -> Running {
-        let mut daemon = self.start(&mut self.command(&["serve", "--config", "c.toml"]));
-        daemon.wait_until("ready", || {
-            super::http::get(&self.path("control.sock"), "/v1/ready")
-                .is_ok_and(|answer| answer.code == 200)
-        });
-        daemon
     }
 
     /// Starts something whose stderr goes to a log, and doesn't wait.
@@ -188,15 +158,6 @@ impl Running {
         panic!("it does not end: {}", self.log());
     }
 
-    /// Stops it the clean way.
-    pub(crate) fn stop(mut self) -> String {
-        self.terminate();
-        let status = self.wait();
-        let log = self.log();
-        assert_eq!(status.code(), Some(0), "{log}");
-        log
-    }
-
     /// Kills it, as a crash would.
     pub(crate) fn crash(mut self) {
         self.child.kill().expect("it is our child");
@@ -235,10 +196,4 @@ pub(crate) fn pattern(offset: u64, len: u64) -> Vec<u8> {
             byte ^ 0x5A
         })
         .collect()
-}
-
-/// A TCP port of the loopback that was free a moment ago.
-pub(crate) fn free_port() -> u16 {
-    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
-    listener.local_addr().expect("it is bound").port()
 }

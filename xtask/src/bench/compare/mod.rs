@@ -89,8 +89,9 @@ fn measure(tree: &Path, bench: &[String]) -> Result<String> {
         .args(["run", "--quiet", "--locked", "--release", "--package", "xtask", "--", "bench"])
         .args(bench)
         .current_dir(tree)
-        // A program named here would be measured in place of both.
+        // Programs named here would be measured in place of both trees'.
         .env_remove("CINNABAR_BIN")
+        .env_remove("CINNABAR_LAB_BIN")
         .env_remove("CARGO_TARGET_DIR")
         .stdin(Stdio::null())
         .stderr(Stdio::inherit())

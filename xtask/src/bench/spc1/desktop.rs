@@ -1,6 +1,6 @@
 //! Mercury's desktop experiment: a test day after none to three warm days, on a modelled file server.
 
-use super::{cinnabar, number};
+use super::{lab, number};
 use crate::table::Table;
 use anyhow::{Context, Result};
 use e2e::{GIB, Site};
@@ -12,7 +12,7 @@ pub(super) fn run(quick: bool) -> Result<String> {
     let disk = Site::new()?;
     let trace = disk.path("days.canon.csv.zst").display().to_string();
     let requests = if quick { "2000" } else { "40000" };
-    cinnabar(&[
+    lab(&[
         "trace",
         "generate",
         "desktop",
@@ -29,7 +29,7 @@ pub(super) fn run(quick: bool) -> Result<String> {
     let target = ram.sparse("disk.raw", 40 * GIB)?;
     let target = format!("sim:filer,seed=1:file:{}", target.display());
     let cache = disk.path("cache.img").display().to_string();
-    let found = cinnabar(&[
+    let found = lab(&[
         "bench",
         "replay",
         &trace,

@@ -4,7 +4,7 @@
 //! Each ASU lies in RAM behind the model of disks of 7200 turns; the cache is on this machine's
 //! disk.
 
-use super::{cinnabar, number, percent};
+use super::{lab, number, percent};
 use crate::table::Table;
 use anyhow::{Context, Result};
 use e2e::{MIB, Site};
@@ -49,7 +49,7 @@ pub(super) fn run(quick: bool) -> Result<String> {
         if share > 0 {
             args.extend(["--cache-only", "--cache", &cache, "--cache-size", &size]);
         }
-        let found = cinnabar(&args)?;
+        let found = lab(&args)?;
         let side = if share > 0 { "/with" } else { "/without" };
         let maximum = found.pointer(side).context("no result")?;
         let bsu = number(maximum, "/bsu_max")?;

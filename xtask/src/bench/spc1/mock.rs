@@ -1,6 +1,6 @@
 //! Generator and engine alone: I/Os a second and CPU time an I/O, best of five.
 
-use super::{cinnabar, number};
+use super::{lab, number};
 use crate::bench::baseline;
 use crate::table::Table;
 use anyhow::Result;
@@ -36,7 +36,7 @@ pub(super) fn run(quick: bool) -> Result<String> {
             "1",
             "--json",
         ];
-        let found = cinnabar(&args)?;
+        let found = lab(&args)?;
         let (iops, cpu) = (number(&found, "/iops")?, number(&found, "/cpu_us_per_io")?);
         best = Some(best.map_or((iops, cpu), |(most, least)| (most.max(iops), least.min(cpu))));
         table.row(vec![

@@ -1,6 +1,6 @@
 //! The SPC-1-like benchmark as an experiment: the engine's own cost, and what a cache does for disks.
 //!
-//! Everything is measured by `cinnabar bench`, as users would.
+//! Everything is measured by `cinnabar-lab bench`, as users would.
 
 mod desktop;
 mod disks;
@@ -51,20 +51,20 @@ pub(crate) fn run(args: &Args) -> Result<()> {
         };
         text.push('\n');
     }
-    let text = format!("{}\n{text}", heading("`cinnabar bench`, SPC-1-like workload")?);
+    let text = format!("{}\n{text}", heading("`cinnabar-lab bench`, SPC-1-like workload")?);
     publish(&text, args.output.as_deref())
 }
 
 /// What the program prints as JSON.
-fn cinnabar(args: &[&str]) -> Result<Value> {
-    let binary = e2e::binary::cinnabar()?;
-    eprintln!("cinnabar {}", args.join(" "));
+fn lab(args: &[&str]) -> Result<Value> {
+    let binary = e2e::binary::lab()?;
+    eprintln!("cinnabar-lab {}", args.join(" "));
     let done = Command::new(binary)
         .args(args)
         .stderr(Stdio::inherit())
         .output()
-        .context("starting cinnabar")?;
-    anyhow::ensure!(done.status.success(), "cinnabar {}: {}", args.join(" "), done.status);
+        .context("starting cinnabar-lab")?;
+    anyhow::ensure!(done.status.success(), "cinnabar-lab {}: {}", args.join(" "), done.status);
     serde_json::from_slice(&done.stdout).context("reading its JSON")
 }
 

@@ -3,7 +3,7 @@
 //! A daemon for each mode, all at a time, have the same load on volumes of their own; what the engines
 //! sent to the back ends is counted in the last part of the run, when the caches are warm.
 
-use super::{cinnabar, number, percent};
+use super::{lab, number, percent};
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use e2e::nbd::Client;
@@ -176,7 +176,7 @@ fn serve(mode: &Mode, sizes: &Sizes, site: &Site, ram: &Site) -> Result<Daemon> 
 fn load(site: &Site, length: Duration) -> Result<f64> {
     let [asu1, asu2, asu3] = ASUS.map(|asu| site.uri(asu));
     let (bsu, seconds) = (BSU.to_string(), length.as_secs().to_string());
-    let found = cinnabar(&[
+    let found = lab(&[
         "bench", "spc1", "--bsu", &bsu, "--runlen", &seconds, "--seed", "1", "--json", "--asu1",
         &asu1, "--asu2", &asu2, "--asu3", &asu3,
     ])?;

@@ -1,7 +1,6 @@
 //! `cinnabar cache check`: what is on a device, what is damaged, what the next start will do.
 
 use super::{Watcher, shards, write_log};
-use crate::cli::output;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_offline::Image;
 use cinnabar_offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
@@ -11,6 +10,7 @@ use cinnabar_offline::report::{
 use cinnabar_offline::write_log::check_mirrored;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
+use cinnabar_text::cli::output;
 use cinnabar_text::show_size;
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
 //! `cinnabar cache dump`: what is on a device, line by line.
 
 use super::Watcher;
-use crate::cli::output;
 use cinnabar_offline::Image;
 use cinnabar_offline::dump::{DumpOptions, Line, Part, dump};
 use cinnabar_offline::write_log;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 

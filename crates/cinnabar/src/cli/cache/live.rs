@@ -2,11 +2,11 @@
 //! fails.
 
 use crate::cli::client::Daemon;
-use crate::cli::output;
 use cinnabar_control::actions::ReplaceInput;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_status::report::{CacheReport, HealthReport};
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
 use cinnabar_text::{parse_size, show_size};
 use hyper::Method;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! `cinnabar cache mirror`: the operator's word on the halves of a mirrored write log.
 
-use crate::cli::output;
 use cinnabar_offline::write_log::stand_alone;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
 use std::path::PathBuf;
 
 /// Which half.

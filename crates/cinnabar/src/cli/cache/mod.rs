@@ -10,10 +10,10 @@ mod shards;
 mod write_log;
 mod writeback;
 
-use super::progress::Progress;
 use cinnabar_offline::Watch;
 use cinnabar_offline::report::StartReport;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::progress::Progress;
 
 /// What to do with a cache device.
 #[derive(Debug, clap::Args)]

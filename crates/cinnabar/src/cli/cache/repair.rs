@@ -1,9 +1,9 @@
 //! `cinnabar cache repair`: the superblock's copies, and the word that nothing is to be believed.
 
-use crate::cli::output;
 use cinnabar_offline::repair::{Repair, carry_out, plan};
 use cinnabar_offline::{Image, Regions};
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 

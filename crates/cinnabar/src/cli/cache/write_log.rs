@@ -1,8 +1,8 @@
 //! `cinnabar cache check` of a write log, for people.
 
 use super::{damage, verdict};
-use crate::cli::output;
 use cinnabar_offline::write_log::{HalfReport, LogVolumeReport, WriteLogReport};
+use cinnabar_text::cli::output;
 use cinnabar_text::{Failure, Table, show_size};
 
 /// Prints the report, and fails if something is damaged.

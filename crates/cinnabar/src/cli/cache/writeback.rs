@@ -2,7 +2,6 @@
 //! end without the daemon.
 
 use super::Watcher;
-use crate::cli::output;
 use cinnabar_backend::claim::{Location, path_beside};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::spec::Place;
@@ -10,6 +9,7 @@ use cinnabar_backend::{BackendSpec, Disk};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_offline::OfflineError;
 use cinnabar_offline::write_log::{Remembered, Rescued, open_with_memory, rescue};
+use cinnabar_text::cli::output;
 use cinnabar_text::{Failure, show_size};
 use std::error::Error;
 use std::io::Write;

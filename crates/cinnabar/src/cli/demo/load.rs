@@ -1,101 +1,54 @@
-//! The machines of the demonstration at work: a thread each, a client of its volume over NBD like any other.
+//! The machines of the demonstration at work: a process of the laboratory plays them.
 
-use super::guests::{GUESTS, Guest};
-use cinnabar_bench::drive::{DriveError, Observer, Pace, Played, drive};
-use cinnabar_bench::target::{Target, UnitSpec};
-use std::convert::Infallible;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
-/// Until a machine whose disk failed tries again.
-const AGAIN_AFTER: Duration = Duration::from_secs(2);
-/// Until a request of a volume that is not there is given up, in seconds.
-const GIVE_UP_S: u64 = 3;
-/// How long an end waits for requests under way; the daemon's own stop cuts off the rest.
-const END_MAX: Duration = Duration::from_secs(5);
-/// How often an end looks whether they are done.
+/// Longest wait for its end: somewhat longer than it waits for requests under way itself.
+const END_MAX: Duration = Duration::from_secs(6);
+/// How often an end looks whether it is there.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// All machines at work, until it is dropped.
+/// All machines at work, until it is dropped; they end with this process, too, for their input ends.
 #[derive(Debug)]
 pub(in crate::cli) struct Load {
-    stop: Arc<AtomicBool>,
-    threads: Vec<JoinHandle<()>>,
+    child: Child,
 }
 
 impl Load {
-    /// Starts them; their volumes are served.
-    pub(super) fn start(folder: &Path) -> io::Result<Self> {
-        let mut load = Self { stop: Arc::default(), threads: Vec::new() };
-        for guest in GUESTS {
-            let (stop, socket) = (Arc::clone(&load.stop), socket(folder, &guest));
-            let thread = thread::Builder::new().name(format!("demo-{}", guest.name));
-            load.threads.push(thread.spawn(move || work(&guest, &socket, &stop))?);
-        }
-        Ok(load)
+    /// Has the laboratory start them; their volumes, of which the sockets are in the folder, are served.
+    pub(super) fn start(laboratory: &Path, folder: &Path) -> io::Result<Self> {
+        let child = Command::new(laboratory)
+            .arg("demo-load")
+            .arg(folder)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            // A Ctrl-C is for the demonstration, which then ends them in order.
+            .process_group(0)
+            .spawn()?;
+        Ok(Self { child })
     }
 }
 
 impl Drop for Load {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        if let Ok(Some(status)) = self.child.try_wait() {
+            tracing::warn!("the machines of the demonstration ended before it: {status}");
+            return;
+        }
+        drop(self.child.stdin.take());
         let begun = Instant::now();
-        for thread in self.threads.drain(..) {
-            while !thread.is_finished() && begun.elapsed() < END_MAX {
-                thread::sleep(LOOK);
-            }
-            if thread.is_finished() && thread.join().is_err() {
-                tracing::error!("a machine of the demonstration ended unexpectedly");
+        while begun.elapsed() < END_MAX {
+            match self.child.try_wait() {
+                Ok(None) => thread::sleep(LOOK),
+                Ok(Some(_)) | Err(_) => return,
             }
         }
-    }
-}
-
-/// Where a machine finds its volume.
-pub(super) fn socket(folder: &Path, guest: &Guest) -> PathBuf {
-    folder.join(format!("{}.sock", guest.name))
-}
-
-/// One machine. Its volume may be removed, changed or cut off like any other: it goes on as soon as it can.
-fn work(guest: &Guest, socket: &Path, stop: &AtomicBool) {
-    while !stop.load(Ordering::Relaxed) {
-        let Err(error) = session(guest, socket, stop) else { continue };
-        tracing::info!("{} lost its disk, and tries again: {error}", guest.name);
-        let lost = Instant::now();
-        while lost.elapsed() < AGAIN_AFTER && !stop.load(Ordering::Relaxed) {
-            thread::sleep(LOOK);
-        }
-    }
-}
-
-fn session(guest: &Guest, socket: &Path, stop: &AtomicBool) -> Result<(), DriveError<Infallible>> {
-    let unit = UnitSpec {
-        name: guest.name.into(),
-        places: vec![format!(
-            "nbd,connections=1,give_up_s={GIVE_UP_S}:unix:{}:{}",
-            socket.display(),
-            guest.name
-        )],
-        read_only: false,
-        cached: false,
-    };
-    let mut target = Target::open(&[unit], None)?;
-    let pace = Pace::Open { from_ns: 0, speed: 1.0 };
-    drive(&mut target, &mut guest.ios().map(Ok), pace, &mut Until(stop))?;
-    Ok(target.close()?)
-}
-
-/// Looks ten times a second whether it is time to end.
-struct Until<'a>(&'a AtomicBool);
-
-impl Observer for Until<'_> {
-    fn played(&mut self, _: &Played) {}
-
-    fn tick(&mut self, _: Duration, _: &Target) -> bool {
-        !self.0.load(Ordering::Relaxed)
+        // It may have ended just now.
+        let _gone = self.child.kill();
+        let _reaped = self.child.wait();
     }
 }

@@ -1,7 +1,7 @@
 //! Plans as text for a terminal.
 
-use crate::cli::output;
 use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport, ShareReport};
+use cinnabar_text::cli::output;
 use cinnabar_text::{Failure, Table, show_size};
 use std::fmt::Write;
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -7,9 +7,9 @@ mod collect;
 mod host;
 
 use super::client::Daemon;
-use super::output;
-use super::report_file;
 use bundle::{Bundle, Content, Missing};
+use cinnabar_text::cli::output;
+use cinnabar_text::cli::report_file;
 use cinnabar_text::{Failure, Table, show_size};
 use clean::Cleaner;
 use serde_json::Value;

@@ -1,17 +1,8 @@
-//! `cinnabar trace`: block traces made, looked at, turned into other formats.
-//!
-//! One file a command; what they share is in [`input`] (reading), [`mod@file`] (writing) and [`choice`]
-//! (of volumes).
+//! `cinnabar trace`: block traces recorded here; all else that is done with them is the laboratory's.
 
-mod choice;
-mod convert;
-mod file;
-mod generate;
-mod head;
-mod info;
-mod input;
 mod record;
 
+use super::lab;
 use cinnabar_text::Failure;
 
 /// What to do with traces.
@@ -23,26 +14,28 @@ pub(super) struct Args {
 
 #[derive(Debug, clap::Subcommand)]
 enum Command {
-    /// Look at traces: format, requests, footprint, volumes
-    Info(info::Args),
-    /// Print the first requests of a trace
-    Head(head::Args),
-    /// Write a trace in another format, or a part of it
-    Convert(convert::Args),
-    /// Make a block trace from a seed: the same settings and seed give the same trace anywhere
-    #[command(subcommand)]
-    Generate(generate::Command),
     /// Record what the guests of a running daemon's volumes ask for
     Record(record::Args),
+    /// Look at traces: format, requests, footprint, volumes [cinnabar-lab]
+    #[command(disable_help_flag = true, after_help = lab::help!("trace info vm1.csv.zst"))]
+    Info(lab::Args),
+    /// Print the first requests of a trace [cinnabar-lab]
+    #[command(disable_help_flag = true, after_help = lab::help!("trace head vm1.csv.zst"))]
+    Head(lab::Args),
+    /// Write a trace in another format, or a part of it [cinnabar-lab]
+    #[command(disable_help_flag = true, after_help = lab::help!("trace convert vm1.csv.zst --out vm1.fio"))]
+    Convert(lab::Args),
+    /// Make a block trace from a seed [cinnabar-lab]
+    #[command(disable_help_flag = true, after_help = lab::help!("trace generate zipf --out z.csv"))]
+    Generate(lab::Args),
 }
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
-        Command::Info(args) => info::run(args),
-        Command::Head(args) => head::run(args),
-        Command::Convert(args) => convert::run(args),
-        Command::Generate(what) => generate::run(what),
         Command::Record(args) => record::run(args),
+        Command::Info(_) | Command::Head(_) | Command::Convert(_) | Command::Generate(_) => {
+            Err(lab::run())
+        }
     }
 }

@@ -4,13 +4,13 @@ mod lines;
 mod report;
 mod session;
 
-use super::file::cannot_write;
 use crate::cli::client::Daemon;
-use crate::cli::output;
-use crate::cli::parse::{duration, size};
 use cinnabar_config::volume::check_name;
 use cinnabar_control::recordings::RecordInput;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::output;
+use cinnabar_text::cli::parse::{duration, size};
+use cinnabar_text::cli::trace_file::cannot_write;
 use cinnabar_trace::TraceFile;
 use report::{End, Report};
 use session::{Limits, Sink};

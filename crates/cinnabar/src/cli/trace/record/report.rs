@@ -1,12 +1,11 @@
 //! What was recorded, in figures.
 
-use crate::cli::output;
 use cinnabar_control::recordings::Word;
 use cinnabar_messages::recording::Intervals;
-use cinnabar_report::traces::Counts;
 use cinnabar_text::Table;
+use cinnabar_text::cli::output;
 use cinnabar_text::show_size;
-use cinnabar_trace::Record;
+use cinnabar_trace::{Counts, Record};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -5,12 +5,12 @@
 use super::lines::{Gibberish, Line, Lines};
 use super::report::{End, Tally};
 use crate::cli::client::Daemon;
-use crate::cli::progress::Progress;
-use crate::cli::trace::file::cannot_write;
 use cinnabar_control::recordings::{RecordInput, Word};
 use cinnabar_daemon::signals::Signals;
 use cinnabar_messages::recording::Ending;
 use cinnabar_text::Failure;
+use cinnabar_text::cli::progress::Progress;
+use cinnabar_text::cli::trace_file::cannot_write;
 use cinnabar_text::show_size;
 use cinnabar_trace::{Record, TraceFile};
 use http_body_util::BodyExt;

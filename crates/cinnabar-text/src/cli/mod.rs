@@ -1,0 +1,15 @@
+//! What the command lines of the project's programs have in common.
+//!
+//! stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time, 2 usage or
+//! configuration. The last line of an error is a hint.
+
+pub mod failure;
+pub mod logging;
+pub mod man;
+pub mod output;
+pub mod parse;
+pub mod program;
+pub mod progress;
+pub mod report_file;
+pub mod told;
+pub mod trace_file;

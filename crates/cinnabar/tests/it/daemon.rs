@@ -1,0 +1,50 @@
+//! A daemon in a folder: its configuration, its status, its end.
+
+use super::http;
+use super::rig::{Running, Site};
+use std::net::TcpListener;
+use std::path::PathBuf;
+
+impl Site {
+    /// A configuration with a cache of 64 MiB, and `volumes` behind it. `{dir}` is the folder.
+    pub(crate) fn config(&self, volumes: &str) -> PathBuf {
+        self.write(
+            "c.toml",
+            &format!(
+                "[cache]\ndevice = \"cache.img\"\nsize = \"64MiB\"\nlock_wait_s = 0\n{volumes}"
+            ),
+        )
+    }
+
+    /// `status --json`.
+    pub(crate) fn status(&self) -> serde_json::Value {
+        serde_json::from_str(&self.ask(&["status", "--json"])).expect("it is JSON")
+    }
+
+    /// Starts a daemon with `c.toml` and waits until it is ready.
+    pub(crate) fn serve(&self) -> Running {
+        let mut daemon = self.start(&mut self.command(&["serve", "--config", "c.toml"]));
+        daemon.wait_until("ready", || {
+            http::get(&self.path("control.sock"), "/v1/ready")
+                .is_ok_and(|answer| answer.code == 200)
+        });
+        daemon
+    }
+}
+
+impl Running {
+    /// Stops it the clean way.
+    pub(crate) fn stop(mut self) -> String {
+        self.terminate();
+        let status = self.wait();
+        let log = self.log();
+        assert_eq!(status.code(), Some(0), "{log}");
+        log
+    }
+}
+
+/// A TCP port of the loopback that was free a moment ago.
+pub(crate) fn free_port() -> u16 {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a free port");
+    listener.local_addr().expect("it is bound").port()
+}
