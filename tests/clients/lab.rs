@@ -13,11 +13,11 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 pub(crate) const CASES: [Case; 5] = [
-    Case::new("lab_live_plans_are_those_of_a_recording", &[], four_workloads),
+    Case::new("lab_live_plans_are_those_of_a_recording", &[], four_workloads).ci(),
     Case::new("lab_live_plans_of_sixteen_volumes_are_those_of_a_recording", &[], sixteen_servers),
     Case::new("lab_probe_of_our_own_export", &[], probe),
     Case::new("lab_spc1_on_a_read_only_export", &[], read_only),
-    Case::new("lab_plays_the_machines_of_the_demonstration", &[], demonstration),
+    Case::new("lab_plays_the_machines_of_the_demonstration", &[], demonstration).ci(),
 ];
 
 /// Requests of the trace that are played, in a few seconds.
