@@ -134,6 +134,7 @@ impl Lanes {
                 for skip in skips.iter().filter(|_| !at_once) {
                     println!("skipped: {skip}");
                 }
+                slow(&text).for_each(|line| println!("{}: {line}", job.name));
                 println!("{}", line(&job.name, passed, begun.elapsed()));
                 outcome.passed += passed;
                 outcome.skipped.extend(skips);
@@ -193,6 +194,14 @@ fn output(command: &mut Command, at_once: bool) -> Result<(bool, String)> {
 fn passed(text: &str) -> u64 {
     let counts = text.lines().filter_map(|line| line.trim().strip_prefix("test result: ok. "));
     counts.filter_map(|rest| rest.split(' ').next()?.parse::<u64>().ok()).sum()
+}
+
+/// Lines of tests that took seconds, where the harness was asked for times.
+fn slow(text: &str) -> impl Iterator<Item = &str> {
+    text.lines().filter(|line| {
+        let seconds = line.strip_suffix("s>").and_then(|line| line.rsplit_once('<'));
+        seconds.is_some_and(|(_, seconds)| seconds.parse::<f64>().is_ok_and(|took| took >= 2.0))
+    })
 }
 
 #[cfg(test)]
