@@ -47,7 +47,7 @@ nbd = \"unix:/run/cinnabar/vm1.sock\"
 
 /// Builds a package of the daemon under test.
 fn package(version: &str, folder: &Path) -> Result<PathBuf> {
-    let mut xtask = Command::new(binary::built(&["--package", "xtask"])?);
+    let mut xtask = Command::new(binary::program("xtask")?);
     // Hardly compressed: that takes most of the time otherwise.
     xtask.args(["package", "--compress", "1", "--version", version]);
     xtask.arg("--binary").arg(binary::cinnabar()?).arg("--lab").arg(binary::lab()?);

@@ -149,7 +149,7 @@ fn qemu_io() -> Result<()> {
 
 /// Reads through virtqueues.
 fn vhost_user() -> Result<()> {
-    let loadgen: PathBuf = e2e::binary::built(&["--package", "loadgen"])?;
+    let loadgen: PathBuf = e2e::binary::program("loadgen")?;
     let at = |site: &Site| nbd(site).vhost_user(&site.path("vm1.vhost"));
     let recorded = Recorded::start(at)?;
     let mut command = Command::new(loadgen);

@@ -12,6 +12,8 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub const BINARY: &str = "CINNABAR_BIN";
 /// Names another laboratory to use.
 pub const LAB_BINARY: &str = "CINNABAR_LAB_BIN";
+/// Names a folder of programs that are built already.
+pub const PROGRAMS: &str = "CINNABAR_PROGRAMS";
 /// Names the profile that programs are built with.
 pub const PROFILE: &str = "CINNABAR_PROFILE";
 
@@ -39,7 +41,7 @@ pub fn cinnabar() -> Result<PathBuf> {
     match std::env::var_os(BINARY) {
         Some(path) => Ok(PathBuf::from(path)),
         None if with_ceph() => built(&["--package", "cinnabar", "--features", "ceph"]),
-        None => built(&["--package", "cinnabar"]),
+        None => program("cinnabar"),
     }
 }
 
@@ -50,7 +52,20 @@ pub fn cinnabar() -> Result<PathBuf> {
 pub fn lab() -> Result<PathBuf> {
     match std::env::var_os(LAB_BINARY) {
         Some(path) => Ok(PathBuf::from(path)),
-        None => built(&["--package", "cinnabar-lab"]),
+        None => program("cinnabar-lab"),
+    }
+}
+
+/// The program of the package of that name, built now if need be. While cargo builds something else, it would wait
+/// for that: whoever has built programs names their folder.
+///
+/// # Errors
+/// When it does not build.
+pub fn program(name: &str) -> Result<PathBuf> {
+    let there = std::env::var_os(PROGRAMS).map(|folder| Path::new(&folder).join(name));
+    match there.filter(|path| path.exists()) {
+        Some(path) => Ok(path),
+        None => built(&["--package", name]),
     }
 }
 

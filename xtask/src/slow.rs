@@ -39,7 +39,100 @@ impl Slow {
 }
 
 /// All of them.
-pub(crate) const SLOW: &[Slow] = &[];
+pub(crate) const SLOW: &[Slow] = &[
+    Slow {
+        program: "cinnabar-bench",
+        tier: Tier::Ci,
+        tests: &["probe::fit::tests::presets_are_found_again"],
+    },
+    Slow {
+        program: "cinnabar-daemon",
+        tier: Tier::Ci,
+        tests: &[
+            "dataplane::tests::clones::guests_read_what_they_wrote_last",
+            "dataplane::tests::clones::so_do_guests_whose_writes_are_in_the_write_log",
+            "dataplane::tests::crash::a_stop_or_a_crash_while_loading_costs_no_warmth",
+            "dataplane::tests::crash::a_volume_that_has_grown_is_warm_after_a_crash",
+            "dataplane::tests::crash::what_was_written_beyond_the_window_is_not_believed_unless_the_operator_says_so",
+            "dataplane::tests::degrade::a_backend_that_hangs_fails_its_guests_in_time",
+            "dataplane::tests::degrade::a_device_that_hangs_while_it_is_replaced_does_not_condemn_the_next",
+            "dataplane::tests::degrade::what_waits_for_a_hanging_write_is_answered_in_its_own_time",
+            "dataplane::tests::lost::a_stop_ends_what_waits_for_a_silent_device",
+            "dataplane::tests::migrate::a_volume_goes_to_and_fro_and_nothing_is_lost_or_stale",
+            "dataplane::tests::mirror::a_half_that_is_lost_is_replaced_by_an_empty_file",
+            "dataplane::tests::mirror::a_mirror_is_filled_and_either_half_has_everything",
+            "dataplane::tests::qos::a_limit_holds_and_changes_while_requests_wait",
+            "dataplane::tests::renewal::a_back_end_that_fails_flushes_now_and_then_gets_everything",
+            "dataplane::tests::silent::who_drops_a_range_is_answered_though_a_write_to_it_hangs",
+            "dataplane::tests::silent::who_drops_a_range_is_answered_though_a_write_to_it_hangs_on_threads",
+            "dataplane::tests::silent::who_drops_a_range_is_answered_though_a_write_to_it_hangs_with_shards",
+            "dataplane::tests::threads::a_client_that_reads_no_answers_holds_up_nobody",
+            "dataplane::tests::threads::shards_are_loaded_side_by_side_and_found_warm",
+            "dataplane::tests::threads::volumes_come_and_go_on_all_threads_while_others_serve",
+            "dataplane::tests::vhost::a_write_of_a_connection_that_is_gone_never_lands_on_its_successors",
+            "dataplane::tests::warm::a_back_end_that_others_change_makes_nothing_believed",
+            "dataplane::tests::warm::a_damaged_block_is_left_out",
+            "dataplane::tests::warm::a_stop_does_not_wait_for_the_other_host",
+            "dataplane::tests::warm::answers_that_are_none_end_it_in_one_line",
+            "dataplane::tests::warm::the_hit_ratio_is_soon_what_it_was",
+            "dataplane::tests::warm::what_comes_along_never_overwrites_what_was_written_since",
+            "dataplane::tests::write_back::a_slow_backend_is_waited_for_by_nobody",
+        ],
+    },
+    Slow {
+        program: "cinnabar-frontend/it",
+        tier: Tier::Ci,
+        tests: &[
+            "long::a_hundred_mib_and_a_byte_are_written_and_read_at_any_place",
+            "pressure::the_longest_write_can_be_read_back",
+            "vhost_migration::a_guest_arrives_as_it_was_whatever_happens_meanwhile",
+            "vhost_migration::a_mark_never_comes_before_what_it_is_for",
+        ],
+    },
+    Slow {
+        program: "cinnabar-search/it",
+        tier: Tier::Ci,
+        tests: &[
+            "small::every_order_of_a_few_moves_is_sound",
+            "small::few_moves_find_deliberate_bugs",
+        ],
+    },
+    Slow {
+        program: "cinnabar-sim/it",
+        tier: Tier::Ci,
+        tests: &[
+            "engine::no_seed_breaks_a_promise",
+            "faults::every_bound_is_run_into_in_a_hundred_seeds",
+            "faults::frontends_that_replay_too_little_or_too_much_are_found",
+            "faults::no_seed_breaks_a_promise_and_every_fault_fires",
+            "faults::no_seed_breaks_a_promise_while_backend_io_waits_for_its_turn",
+            "faults::regressions_stay_fixed",
+            "mutants::each_mutant_is_found_at_its_seed_and_only_the_mutant_is",
+            "oracle::broken_doubles_are_caught",
+            "oracle::sound_doubles_pass",
+            "pairs::nothing_impossible_is_met",
+        ],
+    },
+    Slow {
+        program: "cinnabar-study/it",
+        tier: Tier::Nightly,
+        tests: &[
+            "holland::the_six_published_results_hold_and_the_tables_are_met",
+            "sixteen::servers_are_used_again_as_their_kind_says",
+            "spc1::it_hits_about_as_lru_does_and_spares_the_back_end",
+            "spc1_published::clock_hits_as_published",
+            "spc1_published::lru_hits_as_published",
+        ],
+    },
+    Slow {
+        program: "cinnabar-tls/it",
+        tier: Tier::Ci,
+        tests: &[
+            "reload::a_certificate_that_will_not_do_changes_nothing",
+            "sessions::handshakes_that_stall_are_bounded_and_end",
+        ],
+    },
+];
 
 #[cfg(test)]
 mod tests {

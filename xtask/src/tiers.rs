@@ -18,11 +18,15 @@ pub(crate) const CLIENTS: &str = "e2e/clients";
 const DAEMON: &str = "cinnabar";
 /// The program that runs fault simulations.
 pub(crate) const SIMULATOR: &str = "cinnabar-lab";
+/// A client over vhost-user.
+const LOADGEN: &str = "loadgen";
 /// The one with the simulation of two hosts.
 const TWO_HOSTS: &str = "cinnabar-sim/it";
 /// Tests that need a Ceph cluster: they are clients as the end-to-end ones are, and start it themselves.
 const ON_CEPH: &str = "cinnabar-hybrid/ceph";
 
+/// The test program that has no harness of the toolchain's.
+const OWN_HARNESS: &str = "cinnabar-embed/it";
 /// With it, tests that take seconds are named.
 const TIMES: &str = "CINNABAR_TIMES";
 
@@ -87,7 +91,7 @@ pub(crate) fn quick(seeds: impl FnOnce(&Built) -> Result<Job>) -> Result<(Built,
     let outcome = Lanes::run(|lanes| {
         let mut failed = Ok(());
         build(|program| {
-            let of_clients = [CLIENTS, DAEMON, SIMULATOR];
+            let of_clients = [CLIENTS, DAEMON, SIMULATOR, LOADGEN];
             let had = built.has(&of_clients);
             if program.tests && ![CLIENTS, ON_CEPH].contains(&program.name.as_str()) {
                 lanes.push(unit_tests(&program, Tier::Quick));
@@ -177,7 +181,7 @@ fn unit_tests(program: &Program, tier: Tier) -> Job {
     command.env("RUST_BACKTRACE", "0");
     command.env("RUST_TEST_THREADS", if waits { THREADS_WAITING } else { THREADS_COMPUTING });
     command.env("CARGO_MANIFEST_DIR", &program.folder);
-    if std::env::var_os(TIMES).is_some() {
+    if std::env::var_os(TIMES).is_some() && program.name != OWN_HARNESS {
         // The pinned toolchain's harness knows the times of tests, and has not settled how to say so.
         command.args(["-Zunstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
     }
@@ -193,6 +197,8 @@ fn clients(built: &Built, tier: Tier, lane: &str) -> Result<Job> {
     command.env("CINNABAR_TIER", tier.name()).env("CINNABAR_LANE", lane);
     command.env(binary::BINARY, &built.named(DAEMON)?.path).env(binary::PROFILE, "test");
     command.env(binary::LAB_BINARY, &built.named(SIMULATOR)?.path);
+    let folder = built.named(LOADGEN)?.path.parent().context("a program lies in a folder")?;
+    command.env(binary::PROGRAMS, folder);
     let lane_of = if lane == "alone" { Lane::Alone } else { Lane::Clients };
     Ok(Job { name: format!("end-to-end, {lane}"), lane: lane_of, command })
 }
