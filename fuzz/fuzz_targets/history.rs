@@ -1,26 +1,6 @@
-//! The file of the history: no panic, and what is accepted is written as the same again.
-
 #![no_main]
+#![doc = "The fuzz target `history`."]
 
-use cinnabar_history::{decode, encode};
-
-const HEAD: usize = 24;
-
-libfuzzer_sys::fuzz_target!(|input: (bool, &[u8])| {
-    let (is_whole, bytes) = input;
-    let mut file = bytes.to_vec();
-    if is_whole && bytes.len() >= HEAD {
-        // What lies behind a checksum is met by those who can make one.
-        let rest = bytes.len() - HEAD;
-        file[..8].copy_from_slice(b"CINNHIST");
-        file[8..12].copy_from_slice(&1_u32.to_le_bytes());
-        file[12..20].copy_from_slice(&(rest as u64).to_le_bytes());
-        let sum = crc32c::crc32c(&bytes[HEAD..]);
-        file[20..HEAD].copy_from_slice(&sum.to_le_bytes());
-    }
-    if let Ok(history) = decode(&file) {
-        let again = encode(&history);
-        let back = decode(&again).expect("it was just written");
-        assert_eq!(encode(&back), again);
-    }
+libfuzzer_sys::fuzz_target!(|input: &[u8]| {
+    cinnabar_fuzz::history::run(input);
 });

@@ -1,9 +1,10 @@
 //! Runs every fuzz target for a share of a given time.
 
 use crate::install;
-use crate::shell::{nightly, root, show};
+use crate::shell::{cargo, nightly, root, show};
 use crate::stage::Done;
 use anyhow::{Context, Result, bail};
+use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
@@ -15,13 +16,17 @@ const ENGINE: &str = "engine";
 const WRITE_LOG: &str = "write_log";
 /// Targets that run at a time.
 const WORKERS: usize = 2;
-/// Inputs that the tree keeps, by target.
-const SEEDS: [(&str, &str); 4] = [
-    ("api", "fuzz/seeds/api"),
+/// Inputs that tests of these crates run, by target.
+const TESTED_ELSEWHERE: [(&str, &str); 2] = [
     (ENGINE, "crates/cinnabar-search/tests/corpus/guided"),
     (WRITE_LOG, "crates/cinnabar-writeback/tests/corpus/guided"),
-    ("vhost_user", "fuzz/seeds/vhost_user"),
 ];
+/// The programs, with libFuzzer in them: other builds of the workspace do without.
+const FEATURES: &str = "libfuzzer,libfuzzer-sys/link_libfuzzer";
+/// Unlike a release: a panic of the engine is caught, for its story; and each of the programs would be optimised as
+/// a whole.
+const PROFILE: [(&str, &str); 2] =
+    [("CARGO_PROFILE_RELEASE_PANIC", "unwind"), ("CARGO_PROFILE_RELEASE_LTO", "off")];
 
 /// Builds the targets and runs them, two at a time; `total` is the sum of their times.
 ///
@@ -40,7 +45,8 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
     if targets.is_empty() {
         return Ok(Done::Skipped("there are no fuzz targets yet".into()));
     }
-    show(&mut nightly(&["fuzz", "build"]))?;
+    write_corpora()?;
+    show(&mut cargo_fuzz(&["build", "--features", FEATURES]))?;
     // The longest first: two at a time end together.
     let long = |target: &&String| is_long(target);
     let (long, short): (Vec<_>, Vec<_>) = targets.iter().partition(long);
@@ -62,6 +68,19 @@ pub(crate) fn run(total: Duration) -> Result<Done> {
     Ok(Done::Passed(Vec::new()))
 }
 
+/// Valid inputs of each target, which its test makes, join its corpus.
+fn write_corpora() -> Result<()> {
+    let mut test = cargo(&["test", "--package", "cinnabar-fuzz", "--locked"]);
+    test.env("CINNABAR_FUZZ_CORPUS", root().join("fuzz/corpus"));
+    show(&mut test).context("writing valid inputs").map(drop)
+}
+
+fn cargo_fuzz(args: &[&str]) -> Command {
+    let mut command = nightly(&["fuzz"]);
+    command.args(args).envs(PROFILE);
+    command
+}
+
 /// Runs one for so many seconds.
 fn fuzz(target: &str, seconds: u64) -> Result<()> {
     // The bound on memory turns an unbounded allocation into a finding.
@@ -74,12 +93,14 @@ fn fuzz(target: &str, seconds: u64) -> Result<()> {
         "-print_final_stats=1",
     ];
     let corpora = root().join("fuzz/corpus").join(target);
-    let mut run = nightly(&["fuzz", "run", target]);
-    if let Some((_, seeds)) = SEEDS.iter().find(|(of, _)| *of == target) {
-        // What is new goes to the first, which the tree does not keep.
-        std::fs::create_dir_all(&corpora).context("making the folder of the corpus")?;
-        run.arg(corpora).arg(root().join(seeds));
-    }
+    let mut run = cargo_fuzz(&["run", target, "--features", FEATURES]);
+    // What is new goes to the first, which the tree does not keep.
+    std::fs::create_dir_all(&corpora).context("making the folder of the corpus")?;
+    run.arg(corpora);
+    let kept = root().join("fuzz/seeds").join(target);
+    let elsewhere = TESTED_ELSEWHERE.iter().find(|(of, _)| *of == target);
+    let elsewhere = elsewhere.map(|(_, folder)| root().join(folder));
+    run.args([Some(kept), elsewhere].into_iter().flatten().filter(|folder| folder.exists()));
     run.arg("--").args(options);
     if target == WRITE_LOG {
         // Short inputs are short runs, in which nothing happens.
@@ -101,7 +122,7 @@ fn share(total: Duration, target: &str, targets: usize) -> u64 {
 }
 
 fn list() -> Result<Vec<String>> {
-    let done = nightly(&["fuzz", "list"]).output().context("starting cargo fuzz")?;
+    let done = cargo_fuzz(&["list"]).output().context("starting cargo fuzz")?;
     if !done.status.success() {
         bail!("cargo fuzz list: {}", String::from_utf8_lossy(&done.stderr));
     }

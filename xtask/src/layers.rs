@@ -98,6 +98,14 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (CHART, &[TEXT]),
     // Knows nothing of caches.
     (TEXT, &[]),
+    // Whatever reads bytes that nobody has checked.
+    (
+        "cinnabar-fuzz",
+        &[
+            CONTROL, MESSAGES, HISTORY, STATUS, CONFIG, SEARCH, WRITEBACK, FRONTEND, BACKEND,
+            ENGINE, SEAM, POLICY, TRACE,
+        ],
+    ),
     // The end-to-end tests know processes and sockets only.
     (E2E, &[]),
     // A tool for tests and benchmarks, started as a process.

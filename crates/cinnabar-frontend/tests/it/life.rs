@@ -1,8 +1,8 @@
 //! A client's whole connection on bytes alone: handshake, then transmission. Shared with the fuzz
 //! targets.
 
-use crate::memory::{Heap, Pool};
-use crate::sample::{Listed, export};
+use super::memory::{Heap, Pool};
+use super::sample::{Listed, export};
 use cinnabar_frontend::nbd::handshake::{self, Agreed, Directory, Handshake};
 use cinnabar_frontend::nbd::transmission::{
     self, ForPiece, Load, Modify, Room, Transmission, With,

@@ -1,8 +1,8 @@
 //! The smallest possible daemon around the vhost-user server: a poll and disks in memory. For tests
 //! and fuzzing.
 
-use crate::memory::{Heap, Pool};
-use crate::vhost_guest::Link;
+use super::memory::{Heap, Pool};
+use super::vhost_guest::Link;
 use cinnabar_frontend::vhost::{
     Body, Command, Export, ExportId, Incoming, Interest, Limits, Ready, Server, Token, Want,
 };

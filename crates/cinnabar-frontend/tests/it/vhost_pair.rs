@@ -1,9 +1,9 @@
 //! A guest and a host in one thread: messages, requests, and turns of the loop between them.
 
-use crate::vhost_guest::{
+use super::vhost_guest::{
     EVENT_INDEX, FEATURES, Link, Memory, PROTOCOL, Rings, header, message, numbers, set_up,
 };
-use crate::vhost_host::{Host, export};
+use super::vhost_host::{Host, export};
 use cinnabar_frontend::vhost::{DisconnectReason, Export, ExportId, Limits};
 use rustix::fd::OwnedFd;
 use std::os::fd::BorrowedFd;

@@ -3,12 +3,12 @@
 //! Whatever happens: no panic, no hang, no lost buffer, no request outside of the disk (the host
 //! panics), and a neighbour that notices nothing.
 
-use crate::vhost_guest::{
+use super::vhost_guest::{
     FEATURES, HALF, INDIRECT, LOG_ALL, LOG_BYTES, MEMORY, NEXT, PROTOCOL, SECOND, SIZE, USER,
     WRITE, log_file, message, numbers, pair, region,
 };
-use crate::vhost_host::{Host, export};
-use crate::vhost_pair::{DATA, HEADER, Pair, STATUS};
+use super::vhost_host::{Host, export};
+use super::vhost_pair::{DATA, HEADER, Pair, STATUS};
 use cinnabar_frontend::vhost::{ExportId, Limits};
 use cinnabar_seam::units::Instant;
 use cinnabar_seam::{Failure, IoError};
@@ -79,8 +79,8 @@ struct Play<'a> {
     log: OwnedFd,
 }
 
-/// Plays a script.
-pub(crate) fn play(script: &[u8]) {
+/// Plays a script; how many of its requests came to the disk of the last server.
+pub(crate) fn play(script: &[u8]) -> usize {
     let mut script = Script(script);
     let limits = Limits { connection_requests_max: 8, ..Limits::default() };
     let host = Host::serving(limits, export());
@@ -97,7 +97,7 @@ pub(crate) fn play(script: &[u8]) {
         }
         play.step();
     }
-    play.end();
+    play.end()
 }
 
 impl Play<'_> {
@@ -344,7 +344,7 @@ impl Play<'_> {
         self.pair.offer_in(queue, kind, sector, &data);
     }
 
-    fn end(mut self) {
+    fn end(mut self) -> usize {
         self.pair.host.server.set_polling(false);
         let deadline = self.pair.host.now.0 + 200_000_000_000;
         let _ = rustix::net::shutdown(&self.pair.link.0, rustix::net::Shutdown::Both);
@@ -359,10 +359,12 @@ impl Play<'_> {
         self.pair.host.settle();
         assert_eq!(self.pair.host.server.connections(ExportId(1)), 0);
         assert!(self.pair.host.is_clear(), "lost: {:?}", self.pair.host.server.stats());
+        let requests = self.pair.host.seen.len();
         // The next front-end is served.
         let mut next = Pair::strangers(self.pair.host, 1);
         next.host.hold = false;
         next.set_up(|_| 0);
         assert_eq!(next.read_to(DATA, 8, 4096), next.disk(8, 4096));
+        requests
     }
 }

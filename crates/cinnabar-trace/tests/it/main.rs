@@ -4,6 +4,7 @@ mod bad;
 mod canonical;
 mod desktop;
 mod files;
+mod formats;
 mod generators;
 mod golden;
 mod packing;

@@ -1,6 +1,6 @@
 //! The end of a daemon: it closes the log, is killed, or the host loses power; and the next one opens it.
 
-use crate::world::{Checked, SEGMENTS, World};
+use super::world::{Checked, SEGMENTS, World};
 use cinnabar_writeback::{Command, Done, Event};
 use rand::RngExt;
 

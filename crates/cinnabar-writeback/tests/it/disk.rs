@@ -1,8 +1,8 @@
 //! What the write log sees of the engine: a disk with a volatile cache. Requests that overlap are
 //! carried out in the order in which they came.
 
-use crate::memory::Mem;
-use crate::rng::Rng;
+use super::memory::Mem;
+use super::rng::Rng;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Answer, Op};
 use cinnabar_writeback::EngineId;

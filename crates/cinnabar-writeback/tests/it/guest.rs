@@ -1,10 +1,10 @@
 //! A guest with its volume, what it has asked for, and its back end.
 
-use crate::disk::{Disk, sectors, span_of};
-use crate::memory::Mem;
-use crate::oracle::Oracle;
-use crate::rng::Rng;
-use crate::settings::Settings;
+use super::disk::{Disk, sectors, span_of};
+use super::memory::Mem;
+use super::oracle::Oracle;
+use super::rng::Rng;
+use super::settings::Settings;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Op, RequestId};
 use cinnabar_writeback::{Misses, Place};

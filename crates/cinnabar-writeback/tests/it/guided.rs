@@ -1,8 +1,8 @@
 //! Runs whose dice are bytes: the first ones draw how the run is, the others what happens in it.
 
-use crate::rng::Rng;
-use crate::settings::{Counts, Settings};
-use crate::world::World;
+use super::rng::Rng;
+use super::settings::{Counts, Settings};
+use super::world::World;
 use cinnabar_writeback::mutant::Mutants;
 
 /// Bytes for the settings, and of these for the memory's.

@@ -1,11 +1,11 @@
 //! The host that the daemon runs on: its boots, and the write memory, which outlives the daemon.
 
-use crate::memory::Mem;
-use crate::memory_file::MemFile;
-use crate::rng::Rng;
-use crate::settings::{Counts, Settings};
-use crate::ssd::Ssd;
-use crate::world::{Checked, World};
+use super::memory::Mem;
+use super::memory_file::MemFile;
+use super::rng::Rng;
+use super::settings::{Counts, Settings};
+use super::ssd::Ssd;
+use super::world::{Checked, World};
 use cinnabar_engine::RequestId;
 use cinnabar_writeback::memory::{Host, MemoryAt, MemoryOp, open_with, release};
 use cinnabar_writeback::recover::{Media, OpenError};

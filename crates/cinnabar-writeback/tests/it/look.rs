@@ -1,8 +1,8 @@
 //! What a guest finds after a crash.
 
-use crate::disk::sectors;
-use crate::memory::Mem;
-use crate::world::{Checked, World};
+use super::disk::sectors;
+use super::memory::Mem;
+use super::world::{Checked, World};
 use cinnabar_engine::{Op, Payload};
 
 impl World {

@@ -1,7 +1,7 @@
 //! The write memory's file: bytes that outlive the daemon. It may be killed between any two stores, and
 //! within one.
 
-use crate::memory::Mem;
+use super::memory::Mem;
 use cinnabar_engine::Payload;
 use cinnabar_writeback::memory::{MemoryFile, bytes_of};
 use std::cell::RefCell;

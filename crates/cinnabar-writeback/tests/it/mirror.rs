@@ -1,10 +1,10 @@
 //! A log on two SSDs, either of which may fail, be away, lost, replaced or rotten.
 
-use crate::memory::Mem;
-use crate::rng::Rng;
-use crate::settings::Settings;
-use crate::ssd::Ssd;
-use crate::world::{Checked, SEGMENTS, World};
+use super::memory::Mem;
+use super::rng::Rng;
+use super::settings::Settings;
+use super::ssd::Ssd;
+use super::world::{Checked, SEGMENTS, World};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp};
 use cinnabar_writeback::mirror::{
     Half, HalfState, Mark, MarkState, Mirror, Out, Pair, force_alone, read_mark, start,
@@ -80,7 +80,7 @@ type Opened = Result<Ready, OpenError>;
 
 /// What opening needs besides the devices.
 struct How<'a> {
-    host: &'a crate::host::Hosted,
+    host: &'a super::host::Hosted,
     settings: &'a Settings,
     lost: bool,
     pair: u64,
@@ -109,7 +109,7 @@ impl Mirrored {
         seed: u64,
         settings: &Settings,
         first: &Ssd,
-        host: &crate::host::Hosted,
+        host: &super::host::Hosted,
     ) -> Option<(Self, WriteLog<Mem>)> {
         let of = settings.mirror?;
         let mut rng = Rng::seed_from_u64(seed ^ 0x3122_0112);
@@ -244,12 +244,12 @@ impl World {
     pub(crate) fn release_memory(&self) {
         let states = self.mirrored.as_ref().map(|of| of.mirror.states());
         if states.is_none_or(|states| states[0] == HalfState::Member) {
-            crate::host::Hosted::release(&self.ssd);
+            super::host::Hosted::release(&self.ssd);
         }
         if let Some(of) = &self.mirrored
             && of.mirror.states()[1] == HalfState::Member
         {
-            crate::host::Hosted::release(&of.second);
+            super::host::Hosted::release(&of.second);
         }
     }
 

@@ -1,7 +1,7 @@
 //! How a run of the simulation is, and what has happened in it.
 
-use crate::mirror::MirrorSettings;
-use crate::rng::Rng;
+use super::mirror::MirrorSettings;
+use super::rng::Rng;
 use cinnabar_writeback::Config;
 use cinnabar_writeback::bounds::{Bound, Bounds, Crossings};
 use cinnabar_writeback::mutant::Mutants;

@@ -1,7 +1,7 @@
 //! The SSD: what was written is visible once it has ended, and durable after a flush.
 
-use crate::memory::Mem;
-use crate::rng::Rng;
+use super::memory::Mem;
+use super::rng::Rng;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::{IoDone, IoId, IoOp, Slices};
 use cinnabar_writeback::recover::Media;

@@ -1,12 +1,12 @@
 //! Guests, the write log, an SSD and back ends, and what happens to them.
 
-use crate::disk::sectors;
-use crate::guest::{Asked, Guest, Pending};
-use crate::memory::Mem;
-use crate::oracle::Oracle;
-use crate::rng::Rng;
-use crate::settings::{Counts, Settings};
-use crate::ssd::Ssd;
+use super::disk::sectors;
+use super::guest::{Asked, Guest, Pending};
+use super::memory::Mem;
+use super::oracle::Oracle;
+use super::rng::Rng;
+use super::settings::{Counts, Settings};
+use super::ssd::Ssd;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
 use cinnabar_writeback::recover::format;
@@ -45,11 +45,11 @@ pub(crate) struct World {
     /// A request has failed for that reason.
     pub(crate) over: bool,
     traces: bool,
-    pub(crate) host: crate::host::Hosted,
+    pub(crate) host: super::host::Hosted,
     /// What guests' misses take is drawn from dice of its own.
     misses: Rng,
     /// The log's second SSD, in some runs.
-    pub(crate) mirrored: Option<crate::mirror::Mirrored>,
+    pub(crate) mirrored: Option<super::mirror::Mirrored>,
     pub(crate) counts: Counts,
 }
 
@@ -66,8 +66,8 @@ impl World {
         let bytes = cinnabar_writeback::format::bytes_of(SEGMENTS);
         let uuid = ((u128::from(seed) << 64) + 77).to_le_bytes();
         format(&ssd, bytes, uuid).expect("it is large enough");
-        let host = crate::host::Hosted::new(seed, settings);
-        let mirrored = crate::mirror::Mirrored::new(seed, settings, &ssd, &host);
+        let host = super::host::Hosted::new(seed, settings);
+        let mirrored = super::mirror::Mirrored::new(seed, settings, &ssd, &host);
         let (mirrored, log) = mirrored.map_or_else(
             || (None, host.open(&ssd, bytes, settings.config(), false).expect("just formatted")),
             |(mirrored, log)| (Some(mirrored), log),
@@ -250,7 +250,7 @@ impl World {
         let Some(place) = self.guests[index].place else { return Ok(()) };
         let pace = self.log.status(place).map(|status| status.pace);
         self.counts.paced += u64::from(pace.is_some_and(|pace| pace.at_most.is_some()));
-        let misses = crate::guest::draw_misses(&mut self.misses);
+        let misses = super::guest::draw_misses(&mut self.misses);
         misses.map_or(Ok(()), |misses| self.apply(Event::Misses(place, misses)))
     }
 
@@ -434,7 +434,7 @@ impl World {
                 return Ok(());
             }
             let rests = self.ssd.under_way() == 0
-                && self.mirrored.as_ref().is_none_or(crate::mirror::Mirrored::rests)
+                && self.mirrored.as_ref().is_none_or(super::mirror::Mirrored::rests)
                 && self.orphans.is_empty()
                 && self.guests.iter().all(|guest| guest.disk.under_way() == 0);
             if rests && self.wake.is_none() {

@@ -22,6 +22,10 @@ name = "<img src=x onerror=odd()>&lt;"
 backend = "file:odd.raw"
 "#;
 
+/// Says it.
+///
+/// # Panics
+/// Never: the configuration is fine.
 pub fn status() -> DataStatus {
     let dir = tempfile::tempdir().expect("a temporary folder");
     let path = dir.path().join("c.toml");
