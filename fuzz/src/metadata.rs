@@ -44,7 +44,7 @@ fn sealed(mut page: MetaPage, unit: usize) -> MetaPage {
 ///
 /// # Panics
 /// Never: they are valid.
-pub fn examples() -> [MetaPage; 5] {
+pub fn examples() -> Vec<MetaPage> {
     let geometry = Geometry::for_device(64 << 20).expect("a good size");
     let volume = VolumeRecord {
         index: 1,
@@ -74,7 +74,7 @@ pub fn examples() -> [MetaPage; 5] {
     let header = PageHeader { device: 1, era: 1, page: 5, first: 4, tail: 1, checkpoint: 2 };
     let slots = geometry.slots();
     let head = Head { volumes: 1, slots, journal_page: 5, session: 1, era: 1, ..Head::default() };
-    [
+    vec![
         Superblock::format([1; 16], geometry).encode().1,
         Page::Head(head).encode(2, 0),
         Page::Volumes(vec![volume]).encode(2, 1),

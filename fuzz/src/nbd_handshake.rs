@@ -4,6 +4,9 @@ use crate::frontend::life::Life;
 use crate::input::Input;
 
 /// Where the connection is cut (`u16`), and its bytes; whether an export was found.
+///
+/// # Panics
+/// When an input breaks one of these promises.
 pub fn run(input: &[u8]) -> bool {
     let mut input = Input::new(input);
     let (cut, bytes) = (input.u16(), input.rest());

@@ -5,6 +5,9 @@ use crate::input::Input;
 use cinnabar_frontend::nbd::handshake::Agreed;
 
 /// What was agreed on (two flags), where the connection is cut (`u16`), and its bytes; whether something was asked.
+///
+/// # Panics
+/// When an input breaks one of these promises.
 pub fn run(input: &[u8]) -> bool {
     let mut input = Input::new(input);
     let (structured, block_status, cut) = (input.flag(), input.flag(), input.u16());

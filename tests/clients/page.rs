@@ -22,7 +22,7 @@ pub(crate) const CASES: [Case; 7] = [
     Case::new("page_restart", NEEDS, restart),
     Case::new("page_hostile", NEEDS, hostile).ci(),
     Case::new("page_large", NEEDS, large),
-    Case::new("page_loaded", NEEDS, loaded),
+    Case::new("page_loaded", NEEDS, loaded).alone(),
     Case::new("page_shots", NEEDS, shots),
 ];
 

@@ -77,7 +77,7 @@ fn of(case: &Case) -> Lane {
         Lane::Alone
     } else if case.name.starts_with("ceph_") {
         Lane::Ceph
-    } else if KILLS.iter().any(|prefix| begins(prefix)) {
+    } else if KILLS.iter().any(begins) {
         Lane::Kills
     } else {
         Lane::Rest
