@@ -3,6 +3,7 @@
 
 use super::paint::{FONT, WIDTH};
 use super::*;
+use crate::Scale;
 use crate::text::width;
 use crate::well_formed::{HOSTILE, assert_well_formed};
 

@@ -18,7 +18,7 @@ fn version_completions_and_pages() {
     }
     site.ask(&["man", "."]);
     let page = fs::read_to_string(site.path("cinnabar-lab-trace-info.1")).expect("a page");
-    assert!(page.contains("cinnabar-lab trace info"), "{page}");
+    assert!(page.contains("cinnabar\\-lab trace info"), "{page}");
 }
 
 #[test]
