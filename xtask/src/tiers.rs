@@ -31,7 +31,7 @@ const OWN_HARNESS: &str = "cinnabar-embed/it";
 const TIMES: &str = "CINNABAR_TIMES";
 
 /// Programs whose tests mostly wait: for files, time-outs, other processes.
-const WAITING: [&str; 13] = [
+const WAITING: [&str; 12] = [
     "cinnabar/it",
     "cinnabar-backend",
     "cinnabar-backend/it",
@@ -43,7 +43,6 @@ const WAITING: [&str; 13] = [
     "cinnabar-frontend/it",
     "cinnabar-hybrid",
     "cinnabar-hybrid/it",
-    "cinnabar-lab/it",
     "cinnabar-tls/it",
 ];
 /// Tests of such a program that run at a time.

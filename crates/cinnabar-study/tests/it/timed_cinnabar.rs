@@ -98,7 +98,7 @@ fn hits_in_flash_take_the_time_of_flash() {
 
 /// The engine under this driver and under the one for hits, which knows no time: a request every 10 us,
 /// and I/O that takes none. Returns hits of reads with the times of the paper.
-fn same_hits_as_alone(trace: &[Record], flash_blocks: u64) -> (u64, u64) {
+fn same_hits_as_alone(trace: &[Record], flash_blocks: u64, per_mille: u64) -> (u64, u64) {
     let config = alone(flash_blocks);
     let slow = play(&config, trace, 0).expect("it runs");
     let nothing = Timings {
@@ -144,11 +144,17 @@ fn same_hits_as_alone(trace: &[Record], flash_blocks: u64) -> (u64, u64) {
         counts.flash_writes,
     );
     assert_eq!(outcome.block_reads(), counts.read_references);
-    assert_eq!(outcome.flash_hits, counts.read_references - counts.read_misses);
+    let hits = counts.read_references - counts.read_misses;
     let all_hits = counts.references - counts.misses;
-    assert_eq!(outcome.flash_hits + report.write_hits, all_hits);
+    // Both clocks run differently, and over a long trace what the engine does by time falls between other
+    // requests.
+    let near = |a: u64, b: u64| a.abs_diff(b) <= b * per_mille / 1000;
+    assert!(near(outcome.flash_hits, hits), "{} and {hits}", outcome.flash_hits);
+    let in_time = outcome.flash_hits + report.write_hits;
+    assert!(near(in_time, all_hits), "{in_time} and {all_hits}");
     // The journal is laid out before the first request, which is when measuring begins here.
-    assert_eq!(outcome.flash_writes + JOURNAL_BLOCKS, counts.flash_writes);
+    let written = outcome.flash_writes + JOURNAL_BLOCKS;
+    assert!(near(written, counts.flash_writes), "{written} and {}", counts.flash_writes);
     println!(
         "in time: {} read hits, {} blocks from the back end",
         slow.flash_hits, slow.filer_reads
@@ -158,7 +164,7 @@ fn same_hits_as_alone(trace: &[Record], flash_blocks: u64) -> (u64, u64) {
 
 #[test]
 fn hits_are_those_of_the_engine_by_itself() {
-    let (slow, quick) = same_hits_as_alone(&fixture()[..30_000], 8192);
+    let (slow, quick) = same_hits_as_alone(&fixture()[..30_000], 8192, 0);
     assert!(slow.abs_diff(quick) * 100 < quick, "{slow} {quick}");
 }
 
@@ -167,7 +173,7 @@ fn hits_on_a_real_disk_are_those_of_the_engine_by_itself() {
     let Some(trace) = shared_trace("cp_vscsi.canon.csv.zst") else { return };
     // A chunk that is not full after a second is written as it is, so by the clock of a slow back end
     // segments end elsewhere, and other blocks leave.
-    let (slow, quick) = same_hits_as_alone(&trace, 65_536);
+    let (slow, quick) = same_hits_as_alone(&trace, 65_536, 10);
     assert!(slow.abs_diff(quick) * 100 < quick, "{slow} {quick}");
 }
 

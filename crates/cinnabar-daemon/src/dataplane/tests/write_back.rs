@@ -185,7 +185,7 @@ fn modes_change_under_a_guest_that_writes() {
                     let expected = vec![last[other as usize]; 4096];
                     assert_eq!(client.read(other * 4096, 4096), Ok(expected), "write {n}");
                 }
-                if done.try_recv().is_ok() && n > 64 {
+                if n > 64 && done.try_recv().is_ok() {
                     client.leave();
                     return last;
                 }
