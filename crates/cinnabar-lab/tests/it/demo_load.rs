@@ -3,7 +3,10 @@
 use super::rig::{PATIENCE, Site};
 use std::fs::File;
 use std::process::Stdio;
-use std::time::Instant;
+use std::thread;
+use std::time::{Duration, Instant};
+
+const STEP: Duration = Duration::from_millis(10);
 
 #[test]
 fn machines_end_when_their_input_does() {
@@ -22,6 +25,7 @@ fn machines_end_when_their_input_does() {
     while said().matches("lost its disk, and tries again").count() < 4 {
         assert!(begun.elapsed() < PATIENCE, "{}", said());
         assert!(machines.try_wait().expect("our child").is_none(), "it ended: {}", said());
+        thread::sleep(STEP);
     }
     drop(machines.stdin.take());
     while machines.try_wait().expect("our child").is_none() {
@@ -29,6 +33,7 @@ fn machines_end_when_their_input_does() {
             machines.kill().expect("our child");
             panic!("it does not end: {}", said());
         }
+        thread::sleep(STEP);
     }
     assert!(machines.wait().expect("our child").success(), "{}", said());
 }
