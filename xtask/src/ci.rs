@@ -58,12 +58,9 @@ impl Shared {
 
 /// Runs `cargo xtask test`.
 pub(crate) fn test(args: &Args) -> ExitCode {
-    let tools = Stage::new("tools", || install_tools(tools::QUICK));
-    run_all(
-        "test",
-        vec![tools].into_iter().chain(quick(&Shared::default())).collect(),
-        &args.stages,
-    )
+    let mut stages = vec![Stage::new("tools", || install_tools(tools::QUICK))];
+    stages.extend(quick(&Shared::default()));
+    run_all("test", &stages, &args.stages)
 }
 
 /// Runs `cargo xtask ci`.
@@ -72,7 +69,7 @@ pub(crate) fn ci(args: &Args) -> ExitCode {
     let mut stages = vec![Stage::new("tools", all_tools)];
     stages.extend(quick(&shared));
     stages.extend(thorough(&shared));
-    run_all("ci", stages, &args.stages)
+    run_all("ci", &stages, &args.stages)
 }
 
 /// Runs `cargo xtask nightly`.
@@ -82,7 +79,7 @@ pub(crate) fn nightly(args: &Args) -> ExitCode {
     stages.extend(quick(&shared));
     stages.extend(thorough(&shared));
     stages.extend(exhaustive(&shared));
-    run_all("nightly", stages, &args.stages)
+    run_all("nightly", &stages, &args.stages)
 }
 
 /// What a newcomer runs, after the tools.
@@ -148,6 +145,13 @@ fn exhaustive(shared: &Shared) -> Vec<Stage> {
         }),
         Stage::new("deny", deny),
         Stage::new("fuzz", || fuzz::run(FUZZ_TIME)),
+        Stage::new("benches", || {
+            // One short round each: shows that they work, measures nothing.
+            for bench in ["frontends", "marks", "writeback", "restart"] {
+                cargo_stage(&["xtask", "bench", bench, "--quick"])?;
+            }
+            Ok(Done::Passed(Vec::new()))
+        }),
         Stage::new("package", || cargo_stage(&["xtask", "package"])),
     ]
 }

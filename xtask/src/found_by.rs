@@ -47,7 +47,7 @@ pub(crate) fn check(built: &Built) -> Result<()> {
                 }
             }
             Some(None) => {
-                wrong.push(format!("{}: {} has no test {}", row.fault, row.program, row.test))
+                wrong.push(format!("{}: {} has no test {}", row.fault, row.program, row.test));
             }
             None => {
                 nowhere += 1;

@@ -76,7 +76,7 @@ pub(crate) fn run(args: &Args) -> ExitCode {
     if wanted.is_empty() && limit.is_none() {
         wanted.push("faults".to_owned());
     }
-    run_all("soak", stages.into(), &wanted)
+    run_all("soak", &stages, &wanted)
 }
 
 /// Volumes, and guests, that move between two daemons, among the end-to-end tests.

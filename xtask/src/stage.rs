@@ -50,7 +50,7 @@ struct Row {
 
 /// Runs stages one after the other, failed ones not stopping the rest, and ends with a summary
 /// whose last line is `CHORE: N passed, N failed, N skipped`.
-pub(crate) fn run_all(chore: &str, stages: Vec<Stage>, only: &[String]) -> ExitCode {
+pub(crate) fn run_all(chore: &str, stages: &[Stage], only: &[String]) -> ExitCode {
     let names: Vec<&str> = stages.iter().flat_map(Stage::names).collect();
     if let Some(unknown) = only.iter().find(|name| !names.contains(&name.as_str())) {
         eprintln!("error: no stage {unknown:?}\nhint: the stages are {}", names.join(", "));

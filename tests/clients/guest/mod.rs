@@ -30,7 +30,7 @@ const LIBVIRT: &[Tool] = &[VIRT_XML_VALIDATE, XMLLINT, KERNEL];
 const POWER_CUT: &[Tool] = &[QEMU, QEMU_NBD, BUSYBOX, MKE2FS, KERNEL, E2FSCK, DEBUGFS, SQLITE];
 
 pub(crate) const CASES: [Case; 16] = [
-    Case::new("guest_life_vhost_user", NEEDS, life::vhost_user).ci(),
+    Case::new("guest_life_vhost_user", NEEDS, life::vhost_user),
     Case::new("guest_life_nbd", NEEDS, life::nbd),
     Case::new("guest_migrates_nbd", NEEDS, hosts::nbd),
     Case::new("guest_migrates_vhost_user", NEEDS, hosts::vhost_user),
@@ -43,7 +43,7 @@ pub(crate) const CASES: [Case; 16] = [
         .ci(),
     Case::new("recipe_getting_started", STARTED, recipe::getting_started),
     Case::new("recipe_golden_image", NEEDS, recipe::golden_image),
-    Case::new("recipe_qemu", NEEDS, recipe::qemu),
+    Case::new("recipe_qemu", NEEDS, recipe::qemu).ci(),
     Case::new("recipe_libvirt", LIBVIRT, recipe::libvirt),
     Case::new("recipe_iscsi", ISCSI, recipe::iscsi),
     Case::new("recipe_proxy", &[QEMU, BUSYBOX, MKE2FS, KERNEL, QEMU_NBD], recipe::proxy),
