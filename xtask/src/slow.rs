@@ -90,6 +90,14 @@ pub(crate) const SLOW: &[Slow] = &[
         ],
     },
     Slow {
+        program: "cinnabar-history",
+        tier: Tier::Ci,
+        tests: &[
+            "tests::each_resolution_keeps_its_number_of_points_and_every_count",
+            "tests::the_bytes_of_a_full_history_are_bounded_and_come_back_the_same",
+        ],
+    },
+    Slow {
         program: "cinnabar-lab/it",
         tier: Tier::Ci,
         tests: &[
