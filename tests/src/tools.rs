@@ -178,8 +178,7 @@ pub const ALL: &[Tool] = &[
 ];
 
 /// What the quick tests need: `cargo xtask test`.
-pub const QUICK: &[Tool] =
-    &[CC, FIO, QEMU_IMG, QEMU_IO, QEMU_NBD, NBDKIT, NBDINFO, NBDCOPY, FUSE];
+pub const QUICK: &[Tool] = &[CC, FIO, QEMU_IMG, QEMU_IO, QEMU_NBD, NBDKIT, NBDINFO, NBDCOPY, FUSE];
 
 /// Where `command` lies on the search path.
 pub fn find(command: &str) -> Option<PathBuf> {
