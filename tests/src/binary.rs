@@ -57,7 +57,7 @@ pub fn lab() -> Result<PathBuf> {
 }
 
 /// The program of the package of that name, built now if need be. While cargo builds something else, it would wait
-/// for that: whoever has built programs names their folder.
+/// for that: a caller that has built programs names their folder.
 ///
 /// # Errors
 /// When it does not build.

@@ -27,7 +27,7 @@ pub(crate) fn job(simulator: &Path, seeds: u64) -> Job {
     if seeds >= ALL_KINDS_SEEDS {
         command.arg("--all-kinds");
     }
-    Job { name: format!("{seeds} seeds"), lane: Lane::Computes, command }
+    Job { name: format!("{seeds} seeds"), lane: Lane::Computes, command, silence_max: None }
 }
 
 /// The same, of other seeds at each commit, so that each change is looked at where no earlier one was.

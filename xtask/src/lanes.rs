@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader};
 use std::process::{Command, Stdio};
+use std::sync::mpsc::{self, RecvTimeoutError};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -26,6 +27,10 @@ pub(crate) enum Lane {
     Alone,
 }
 
+/// Longest silence of a program of tests, which says a line for each: one that hangs must not keep the
+/// others' outcome from being told.
+pub(crate) const SILENCE_MAX: Duration = Duration::from_mins(15);
+
 /// Lanes of each kind.
 const WORKERS: [(Lane, usize); 3] = [(Lane::Computes, 1), (Lane::Waits, 2), (Lane::Clients, 3)];
 
@@ -36,6 +41,8 @@ pub(crate) struct Job {
     pub(crate) name: String,
     pub(crate) lane: Lane,
     pub(crate) command: Command,
+    /// It is killed, and has failed, when it has said nothing for so long.
+    pub(crate) silence_max: Option<Duration>,
 }
 
 /// What became of all jobs.
@@ -126,7 +133,7 @@ impl Lanes {
     fn carry_out(&self, mut job: Job) {
         let begun = Instant::now();
         let at_once = job.lane == Lane::Clients || job.lane == Lane::Alone;
-        let done = output(&mut job.command, at_once);
+        let done = output(&mut job.command, at_once, job.silence_max);
         let mut outcome = lock(&self.outcome);
         match done {
             Ok((true, text)) => {
@@ -166,7 +173,11 @@ fn line(name: &str, passed: u64, took: Duration) -> String {
 }
 
 /// Whether it succeeded, and all that it printed, which is shown `at_once` or not at all.
-fn output(command: &mut Command, at_once: bool) -> Result<(bool, String)> {
+fn output(
+    command: &mut Command,
+    at_once: bool,
+    silence_max: Option<Duration>,
+) -> Result<(bool, String)> {
     let (reader, writer) = std::io::pipe().context("making a pipe")?;
     let errors = writer.try_clone().context("sharing a pipe")?;
     let mut child = command
@@ -177,15 +188,37 @@ fn output(command: &mut Command, at_once: bool) -> Result<(bool, String)> {
         .with_context(|| format!("starting {}", words(command)))?;
     // Ours are still in the command; the pipe would never end.
     command.stdout(Stdio::null()).stderr(Stdio::null());
+    let (sender, lines) = mpsc::channel();
+    // Not waited for: what a killed program has started may hold its end of the pipe.
+    thread::spawn(move || {
+        for line in BufReader::new(reader).split(b'\n').map_while(Result::ok) {
+            if sender.send(line).is_err() {
+                return;
+            }
+        }
+    });
     let mut text = String::new();
-    for line in BufReader::new(reader).split(b'\n') {
-        let line = line.context("reading its output")?;
-        let line = String::from_utf8_lossy(&line);
+    let mut keep = |line: &str| {
         if at_once {
             println!("{line}");
         }
-        text.push_str(&line);
+        text.push_str(line);
         text.push('\n');
+    };
+    loop {
+        let next = match silence_max {
+            Some(max) => lines.recv_timeout(max),
+            None => lines.recv().map_err(|_| RecvTimeoutError::Disconnected),
+        };
+        match next {
+            Ok(line) => keep(&String::from_utf8_lossy(&line)),
+            Err(RecvTimeoutError::Disconnected) => break,
+            Err(RecvTimeoutError::Timeout) => {
+                keep("it has said nothing for too long, and is killed");
+                child.kill().context("killing it")?;
+                break;
+            }
+        }
     }
     Ok((child.wait()?.success(), text))
 }
@@ -208,11 +241,12 @@ fn slow(text: &str) -> impl Iterator<Item = &str> {
 mod tests {
     use super::{Job, Lane, Lanes, passed};
     use std::process::Command;
+    use std::time::{Duration, Instant};
 
     fn job(name: &str, lane: Lane, script: &str) -> Job {
         let mut command = Command::new("sh");
         command.args(["-c", script]);
-        Job { name: name.to_owned(), lane, command }
+        Job { name: name.to_owned(), lane, command, silence_max: None }
     }
 
     #[test]
@@ -238,6 +272,18 @@ mod tests {
             Ok(())
         });
         outcome.expect("the mark was there");
+    }
+
+    #[test]
+    fn a_job_that_hangs_is_killed_and_has_failed() {
+        let begun = Instant::now();
+        let failed = Lanes::run(|lanes| {
+            let hangs = job("hangs", Lane::Waits, "echo begun; exec sleep 600");
+            lanes.push(Job { silence_max: Some(Duration::from_millis(300)), ..hangs });
+            Ok(())
+        });
+        assert_eq!(failed.expect_err("it hung").to_string(), "failed: hangs");
+        assert!(begun.elapsed() < Duration::from_mins(5));
     }
 
     #[test]

@@ -4,7 +4,7 @@
 //! are put off because they take long, never because they are unimportant: a test that has found a
 //! bug is in `ci`.
 
-use crate::lanes::{Job, Lane, Lanes, Outcome};
+use crate::lanes::{Job, Lane, Lanes, Outcome, SILENCE_MAX};
 use crate::programs::{Program, build};
 use crate::slow::SLOW;
 use crate::tier::Tier;
@@ -152,14 +152,12 @@ pub(crate) fn end_to_end(built: &Built, tier: Tier) -> Result<Outcome> {
 
 /// Seeds of a volume that moves between two hosts; their simulation is a test of its crate.
 pub(crate) fn two_hosts(built: &Built, seeds: u64) -> Result<Job> {
-    let mut job = unit_tests(built.named(TWO_HOSTS)?, Tier::Quick);
-    let mut command = Command::new(job.command.get_program());
-    command
-        .args(["no_seed_of_two_hosts", "--nocapture"])
-        .env("CINNABAR_SEEDS", format!("0..{seeds}"));
-    job.command = command;
-    job.name = format!("{seeds} seeds of two hosts");
-    Ok(job)
+    let program = built.named(TWO_HOSTS)?;
+    let mut command = Command::new(&program.path);
+    command.args(["no_seed_of_two_hosts", "--nocapture"]).current_dir(&program.folder);
+    command.env("CINNABAR_SEEDS", format!("0..{seeds}"));
+    let name = format!("{seeds} seeds of two hosts");
+    Ok(Job { name, lane: Lane::Computes, command, silence_max: None })
 }
 
 /// Those tests of a program that belong to a tier.
@@ -185,7 +183,7 @@ fn unit_tests(program: &Program, tier: Tier) -> Job {
         command.args(["-Zunstable-options", "--report-time"]).env("RUSTC_BOOTSTRAP", "1");
     }
     let lane = if waits { Lane::Waits } else { Lane::Computes };
-    Job { name: program.name.clone(), lane, command }
+    Job { name: program.name.clone(), lane, command, silence_max: Some(SILENCE_MAX) }
 }
 
 /// The end-to-end cases of a tier and a lane.
@@ -199,5 +197,6 @@ fn clients(built: &Built, tier: Tier, lane: &str) -> Result<Job> {
     let folder = built.named(LOADGEN)?.path.parent().context("a program lies in a folder")?;
     command.env(binary::PROGRAMS, folder);
     let lane_of = if lane == "alone" { Lane::Alone } else { Lane::Clients };
-    Ok(Job { name: format!("end-to-end, {lane}"), lane: lane_of, command })
+    let name = format!("end-to-end, {lane}");
+    Ok(Job { name, lane: lane_of, command, silence_max: Some(SILENCE_MAX) })
 }
