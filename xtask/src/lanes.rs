@@ -289,7 +289,7 @@ mod tests {
     #[test]
     fn passed_tests_are_counted() {
         let outcome = Lanes::run(|lanes| {
-            lanes.push(job("x", Lane::Clients, "echo 'test result: ok. 12 passed; 0 failed'"));
+            lanes.push(job("x", Lane::Waits, "echo 'test result: ok. 12 passed; 0 failed'"));
             Ok(())
         });
         assert_eq!(outcome.expect("it passes").passed, 12);

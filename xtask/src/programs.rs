@@ -29,11 +29,19 @@ pub(crate) struct Program {
     pub(crate) folder: PathBuf,
 }
 
+impl Program {
+    /// Whether its tests may start programs of its package, which has some.
+    pub(crate) fn starts_others(&self) -> bool {
+        let has = |path| self.folder.join(path).exists();
+        self.name.contains('/') && (has("src/main.rs") || has("src/bin"))
+    }
+}
+
 /// Builds everything and hands over each program when it is there.
 ///
 /// # Errors
-/// When something does not build; cargo has said what.
-pub(crate) fn build(mut linked: impl FnMut(Program)) -> Result<()> {
+/// When something does not build, of which cargo has said what; those of `linked`.
+pub(crate) fn build(mut linked: impl FnMut(Program) -> Result<()>) -> Result<()> {
     let mut build =
         cargo(&["test", "--workspace", "--lib", "--bins", "--tests", "--no-run", "--locked"]);
     if binary::with_ceph() {
@@ -50,7 +58,7 @@ pub(crate) fn build(mut linked: impl FnMut(Program)) -> Result<()> {
     for line in BufReader::new(messages).lines() {
         let line = line.context("reading cargo's messages")?;
         if let Some(program) = serde_json::from_str(&line).ok().as_ref().and_then(program) {
-            linked(program);
+            linked(program)?;
         }
     }
     if !child.wait()?.success() {
@@ -99,8 +107,20 @@ fn package(id: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::program;
+    use super::{Program, program};
     use serde_json::json;
+
+    #[test]
+    fn test_programs_beside_a_main_wait_for_what_they_start() {
+        let starts = |name: &str, folder: &str| {
+            let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join(folder);
+            Program { name: name.into(), tests: true, path: folder.clone(), folder }.starts_others()
+        };
+        assert!(starts("cinnabar-lab/it", "../crates/cinnabar-lab"));
+        assert!(starts("e2e/clients", "../tests"));
+        assert!(!starts("cinnabar-engine/it", "../crates/cinnabar-engine"));
+        assert!(!starts("cinnabar-engine", "../crates/cinnabar-engine"));
+    }
 
     #[test]
     fn programs_are_named_by_package_and_target() {

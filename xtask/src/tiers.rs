@@ -8,7 +8,7 @@ use crate::lanes::{Job, Lane, Lanes, Outcome, SILENCE_MAX};
 use crate::programs::{Program, build};
 use crate::slow::SLOW;
 use crate::tier::Tier;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, ensure};
 use e2e::binary;
 use std::process::Command;
 
@@ -20,6 +20,8 @@ const DAEMON: &str = "cinnabar";
 pub(crate) const SIMULATOR: &str = "cinnabar-lab";
 /// A client over vhost-user.
 const LOADGEN: &str = "loadgen";
+/// Programs that tests start. Cargo links a package's test programs without waiting for these.
+const STARTED: [&str; 4] = [DAEMON, SIMULATOR, LOADGEN, "guest-io"];
 /// The one with the simulation of two hosts.
 const TWO_HOSTS: &str = "cinnabar-sim/it";
 /// Tests that need a Ceph cluster: they are clients as the end-to-end ones are, and start it themselves.
@@ -61,7 +63,10 @@ impl Built {
     /// When something does not build.
     pub(crate) fn new() -> Result<Self> {
         let mut built = Self::default();
-        build(|program| built.0.push(program))?;
+        build(|program| {
+            built.0.push(program);
+            Ok(())
+        })?;
         Ok(built)
     }
 
@@ -74,13 +79,15 @@ impl Built {
         named.min_by_key(|program| program.tests).with_context(|| format!("cargo built no {name}"))
     }
 
-    fn has(&self, names: &[&str]) -> bool {
-        names.iter().all(|name| self.named(name).is_ok())
+    /// Whether all that tests start is linked.
+    fn can_start(&self) -> bool {
+        let linked = |name: &&str| self.0.iter().any(|program| program.name == *name);
+        STARTED.iter().all(linked)
     }
 }
 
-/// Builds, and runs the quick tests of each program as soon as it is linked; `seeds` is a job
-/// for the simulator.
+/// Builds, and runs the quick tests of each program as soon as it and what it starts are linked; `seeds`
+/// is a job for the simulator.
 ///
 /// # Errors
 /// When something does not build or fails.
@@ -88,32 +95,31 @@ pub(crate) fn quick(seeds: impl FnOnce(&Built) -> Result<Job>) -> Result<(Built,
     let mut built = Built::default();
     let mut seeds = Some(seeds);
     let outcome = Lanes::run(|lanes| {
-        let mut failed = Ok(());
+        let mut held = Vec::new();
         build(|program| {
-            let of_clients = [CLIENTS, DAEMON, SIMULATOR, LOADGEN];
-            let had = built.has(&of_clients);
-            if program.tests && ![CLIENTS, ON_CEPH].contains(&program.name.as_str()) {
-                lanes.push(unit_tests(&program, Tier::Quick));
+            if program.tests && program.name != ON_CEPH {
+                held.push(program.clone());
             }
             built.0.push(program);
-            if built.has(&of_clients) && !had {
-                failed = hand_in(lanes, &built, seeds.take());
+            let can_start = built.can_start();
+            for program in held.extract_if(.., |program| can_start || !program.starts_others()) {
+                if program.name != CLIENTS {
+                    lanes.push(unit_tests(&program, Tier::Quick));
+                    continue;
+                }
+                for lane in ["kills", "rest"] {
+                    lanes.push(clients(&built, Tier::Quick, lane)?);
+                }
             }
+            if let Some(seeds) = seeds.take_if(|_| can_start) {
+                lanes.push(seeds(&built)?);
+            }
+            Ok(())
         })?;
-        failed
+        ensure!(held.is_empty() && seeds.is_none(), "cargo did not build all of {STARTED:?}");
+        Ok(())
     })?;
     Ok((built, outcome))
-}
-
-fn hand_in(
-    lanes: &Lanes,
-    built: &Built,
-    seeds: Option<impl FnOnce(&Built) -> Result<Job>>,
-) -> Result<()> {
-    for lane in ["kills", "rest"] {
-        lanes.push(clients(built, Tier::Quick, lane)?);
-    }
-    seeds.into_iter().try_for_each(|seeds| seeds(built).map(|job| lanes.push(job)))
 }
 
 /// Runs the tests that are put off until `tier`.
