@@ -1,4 +1,4 @@
-//! What connections hold, and how much more they may.
+//! What connections hold, and how much more those of vhost-user may. (NBD counts by export, see its `budget`.)
 //!
 //! A connection may have half of what is free at most, so that n greedy ones leave 1/(n + 2) of the
 //! server to the next. That alone would let many busy connections keep one large request waiting for
@@ -13,6 +13,14 @@ pub struct Load {
     pub requests: u64,
     /// Bytes of buffers.
     pub bytes: u64,
+}
+
+impl Load {
+    /// The part of it that `other` does not cover.
+    pub(crate) const fn beyond(self, other: Self) -> Self {
+        let requests = self.requests.saturating_sub(other.requests);
+        Self { requests, bytes: self.bytes.saturating_sub(other.bytes) }
+    }
 }
 
 impl std::ops::Add for Load {

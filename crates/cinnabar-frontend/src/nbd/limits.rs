@@ -1,6 +1,7 @@
 //! Every maximum of the NBD server. Defaults suit a host with some hundred guests.
 
-use super::load::{Bounds, Load};
+use super::load::Load;
+use super::mutant::Mutants;
 use super::proto;
 use cinnabar_seam::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, REQUESTS_MAX};
 use cinnabar_seam::units::BLOCK_BYTES;
@@ -29,12 +30,13 @@ pub struct Limits {
     pub stall_ns_max: u64,
     /// Requests of one connection whose reply has not left.
     pub connection_requests_max: u32,
-    /// Bytes of their buffers.
-    pub connection_bytes_max: u64,
-    /// Requests of all connections, closed ones included whose requests are still being answered.
+    /// Requests of all exports, closed connections included whose requests are still being answered. What one
+    /// export may have of them depends on the others.
     pub requests_max: u32,
     /// Bytes of their buffers.
     pub bytes_max: u64,
+    /// For tests of the tests.
+    pub mutants: Mutants,
 }
 
 impl Default for Limits {
@@ -49,16 +51,16 @@ impl Default for Limits {
             request_ns_max: 60 * SECOND_NS,
             stall_ns_max: 60 * SECOND_NS,
             connection_requests_max: 512,
-            connection_bytes_max: 96 << 20,
             requests_max: 8192,
             bytes_max: 1 << 30,
+            mutants: Mutants::NONE,
         }
     }
 }
 
 impl Limits {
-    /// The same, but large enough for one longest request: a connection may hold half of what is
-    /// free.
+    /// The same, but large enough for one longest request: an export may hold half of what is free, and
+    /// three quarters at least are.
     #[must_use]
     pub(super) fn raised(self) -> Self {
         // With a block for each edge of one that begins and ends within sectors.
@@ -66,9 +68,8 @@ impl Limits {
         Self {
             options_max: self.options_max.max(1),
             connection_requests_max: self.connection_requests_max.max(REQUEST_PARTS_MAX),
-            connection_bytes_max: self.connection_bytes_max.max(request_bytes),
-            requests_max: self.requests_max.max(2 * REQUEST_PARTS_MAX),
-            bytes_max: self.bytes_max.max(2 * request_bytes),
+            requests_max: self.requests_max.max(3 * REQUEST_PARTS_MAX),
+            bytes_max: self.bytes_max.max(3 * request_bytes),
             ..self
         }
     }
@@ -84,11 +85,9 @@ impl Limits {
         self.connections_max / 2
     }
 
-    pub(super) fn bounds(&self) -> Bounds {
-        let requests = u64::from(self.connection_requests_max);
-        let connection = Load { requests, bytes: self.connection_bytes_max };
-        let total = Load { requests: u64::from(self.requests_max), bytes: self.bytes_max };
-        Bounds { connection, total }
+    /// What all exports may hold.
+    pub(super) fn total(&self) -> Load {
+        Load { requests: u64::from(self.requests_max), bytes: self.bytes_max }
     }
 
     /// How often connections are looked at whose time is running, in nanoseconds.
@@ -104,8 +103,15 @@ const REQUEST_PARTS_MAX: u32 = 3;
 /// Bytes of one option's data; a longer one ends the connection. The longest sensible one, a GO
 /// with a name of 4096 bytes, is far below.
 pub const OPTION_BYTES_MAX: u32 = 16 << 10;
-/// Bytes received at a time, at most.
-pub const RECEIVE_BYTES: usize = 256 << 10;
+/// Bytes received at a time, at most. A connection that waits for room keeps that much.
+pub const RECEIVE_BYTES: usize = 64 << 10;
+/// A write gets its buffer when that much of its payload has come, or all of it.
+pub const PAYLOAD_BEGUN_BYTES: usize = 4 << 10;
+/// One that has waited for room for that long has others end, in nanoseconds.
+pub const WAIT_NS_MAX: u64 = SECOND_NS;
+/// Those are connections that have held memory for that long which only their client can free: replies that
+/// it does not read, a payload that it does not send.
+pub const HOLD_NS_MIN: u64 = 3 * SECOND_NS;
 /// Rounds of receiving for one connection in one turn of the loop; the rest is backlog.
 pub const RECEIVES_PER_TURN: u32 = 4;
 /// Connections accepted from one listener in one turn.

@@ -29,6 +29,7 @@
 //! counted.
 
 mod address;
+mod budget;
 mod connection;
 mod export;
 mod exports;
@@ -38,6 +39,7 @@ pub mod limits;
 mod listener;
 mod long;
 mod memory;
+pub mod mutant;
 mod output;
 pub mod proto;
 mod reason;

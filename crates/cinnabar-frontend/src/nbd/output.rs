@@ -36,12 +36,15 @@ pub(super) struct Entry<M> {
     load: Load,
     /// A piece of a long reply.
     pub(super) is_piece: bool,
+    /// Since when it is in the queue.
+    since: Instant,
 }
 
 impl<M> Entry<M> {
     /// An empty reply to a request that held `load`.
     pub(super) const fn new(load: Load) -> Self {
-        Self { head: [0; HEAD_BYTES], head_len: 0, tail: Tail::Nothing, load, is_piece: false }
+        let (head, tail, since) = ([0; HEAD_BYTES], Tail::Nothing, Instant(0));
+        Self { head, head_len: 0, tail, load, is_piece: false, since }
     }
 
     /// Output of the handshake, no reply to a request.
@@ -107,8 +110,14 @@ impl<M: RawMemory> Output<M> {
         self.queue.is_empty()
     }
 
-    pub(super) fn push(&mut self, entry: Entry<M>) {
+    pub(super) fn push(&mut self, mut entry: Entry<M>, now: Instant) {
+        entry.since = now;
         self.queue.push_back(entry);
+    }
+
+    /// Since when the oldest entry is here.
+    pub(super) fn oldest_since(&self) -> Option<Instant> {
+        self.queue.front().map(|entry| entry.since)
     }
 
     /// Since when the first entry has been waiting to leave, as far as [`Self::send`] noticed.
@@ -263,7 +272,7 @@ mod tests {
                 expected.extend([head.as_slice(), &tail].concat());
                 entry.put(&head);
                 entry.tail = Tail::Bytes(tail);
-                output.push(entry);
+                output.push(entry, Instant(0));
             }
             let mut released = Load::default();
             let mut seen = Vec::new();

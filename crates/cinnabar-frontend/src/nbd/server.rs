@@ -2,6 +2,7 @@
 
 mod accept;
 mod lifecycle;
+mod room;
 mod tls;
 
 use super::address::Address;
@@ -23,7 +24,7 @@ use super::tls::StartTls;
 use super::transmission::Expect;
 use cinnabar_seam::units::Instant;
 use cinnabar_seam::{Failure, RawMemory};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Set in the tokens of listeners; keys leave this bit free.
@@ -39,8 +40,11 @@ pub struct Server<M> {
     dirty: Vec<u64>,
     /// Tokens with unread data.
     backlog: VecDeque<u64>,
-    /// Connections without room for their next request.
-    paused: Vec<u64>,
+    /// Connections without room for their next request, in the order of their places: one that takes a request
+    /// and waits again goes behind the others.
+    paused: BTreeMap<u64, u64>,
+    /// The next one's place.
+    next_place: u64,
     /// The one among them that has waited longest for what all share.
     eldest: Eldest<u64>,
     /// When `tick` has to look at all connections.
@@ -62,7 +66,8 @@ impl<M: RawMemory> Server<M> {
             interests: Vec::new(),
             dirty: Vec::new(),
             backlog: VecDeque::new(),
-            paused: Vec::new(),
+            paused: BTreeMap::new(),
+            next_place: 0,
             eldest: Eldest::new(),
             next_tick: None,
             jobs: Jobs::new(),
@@ -78,7 +83,7 @@ impl<M: RawMemory> Server<M> {
 
     /// The server's counters, since it was made.
     pub fn stats(&self) -> Stats {
-        let Load { requests, bytes } = self.shared.load;
+        let Load { requests, bytes } = self.shared.budget.held();
         let mut stats = self.shared.stats;
         (stats.held_requests, stats.held_bytes) = (requests, bytes);
         stats
@@ -110,8 +115,10 @@ impl<M: RawMemory> Server<M> {
     /// # Errors
     /// Impossible values, an id or name in use.
     pub fn add_export(&mut self, export: Export) -> Result<(), ExportError> {
-        let max = self.shared.limits.exports_max;
-        self.shared.exports.add(export, max)
+        let (id, max) = (export.id, self.shared.limits.exports_max);
+        self.shared.exports.add(export, max)?;
+        self.shared.budget.open(id);
+        Ok(())
     }
 
     /// An export has become larger: clients that connect from now on see it.
@@ -132,6 +139,7 @@ impl<M: RawMemory> Server<M> {
         for key in served.connections {
             self.disconnect(key, DisconnectReason::ExportRemoved, buffers);
         }
+        self.shared.budget.close(export);
         let keys: Vec<u64> = self.listeners.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(listener) = self.listeners.get_mut(key) else { continue };
@@ -222,11 +230,9 @@ impl<M: RawMemory> Server<M> {
             }
         }
         if std::mem::take(&mut self.shared.released) {
-            for key in std::mem::take(&mut self.paused) {
-                if let Some(connection) = self.connections.get_mut(key) {
-                    connection.in_paused = false;
-                    self.pump(key, buffers, incoming);
-                }
+            let paused: Vec<u64> = self.paused.values().copied().collect();
+            for key in paused {
+                self.pump(key, buffers, incoming);
             }
         }
     }
@@ -237,7 +243,7 @@ impl<M: RawMemory> Server<M> {
         self.shared.released |= self.eldest.pass_over(self.shared.now);
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
-            let was_paused = connection.paused;
+            let (was_paused, messages) = (connection.paused, connection.messages);
             let listener = self.listeners.get(connection.listener);
             let rank = self.eldest.rank(key);
             connection.short = None;
@@ -254,6 +260,12 @@ impl<M: RawMemory> Server<M> {
             if rank == Rank::Eldest && (turn.rank != rank || outcome != Outcome::Paused) {
                 self.shared.released |= self.eldest.ends(|eldest| eldest == key);
             }
+            let has_gone_on = connection.messages != messages;
+            if (has_gone_on || outcome != Outcome::Paused)
+                && let Some((place, _)) = connection.waits.take()
+            {
+                self.paused.remove(&place);
+            }
             match outcome {
                 Outcome::Idle => break,
                 Outcome::Backlog => {
@@ -264,16 +276,24 @@ impl<M: RawMemory> Server<M> {
                 }
                 Outcome::Paused => {
                     self.shared.stats.pauses += u64::from(!was_paused);
-                    if connection.short == Some(Short::Total) {
-                        self.eldest.waits(key, self.shared.now);
-                    } else if self.eldest.is(key) {
+                    let lacks_room = connection.short.is_some();
+                    if !matches!(connection.short, Some((Short::Total, _))) {
                         // It waits for room in its own limits now, which may never come.
-                        self.shared.released |= self.eldest.ends(|eldest| eldest == key);
+                        if self.eldest.is(key) {
+                            self.shared.released |= self.eldest.ends(|eldest| eldest == key);
+                        }
+                    } else if has_gone_on {
+                        // It is behind others that wait.
+                        self.shared.released |= !self.eldest.is_any();
+                    } else if self.eldest.waits(key, self.shared.now) {
+                        continue;
                     }
-                    if !std::mem::replace(&mut connection.in_paused, true) {
-                        self.paused.push(key);
+                    if connection.waits.is_none() {
+                        connection.waits = Some((self.next_place, self.shared.now));
+                        self.paused.insert(self.next_place, key);
+                        self.next_place += 1;
                     }
-                    if self.eldest.is_any() {
+                    if lacks_room {
                         self.arm_tick();
                     }
                     break;
@@ -333,7 +353,7 @@ impl<M: RawMemory> Server<M> {
             if let Ok(Body::Data(buffer)) = result {
                 buffers.give(buffer);
             }
-            self.shared.forget(slot.export, slot.pending.load());
+            self.shared.release(slot.export, slot.pending.load());
             return;
         };
         if let Expect::Piece(_) = slot.pending.expect {
@@ -342,7 +362,7 @@ impl<M: RawMemory> Server<M> {
                 self.disconnect(slot.connection, reason, buffers);
                 return;
             }
-        } else if let Some(buffer) = connection.reply(&slot.pending, result) {
+        } else if let Some(buffer) = connection.reply(&slot.pending, result, self.shared.now) {
             buffers.give(buffer);
         }
         if !std::mem::replace(&mut connection.in_dirty, true) {

@@ -71,7 +71,7 @@ impl<M: RawMemory> Connection<M> {
             self.let_go(pending.load(), shared);
             if let Some((pending, result)) = done {
                 shared.stats.requests += 1;
-                self.output.push(reply::done(&pending, result));
+                self.output.push(reply::done(&pending, result), shared.now);
             }
             return Ok(());
         }
@@ -96,7 +96,9 @@ impl<M: RawMemory> Connection<M> {
     fn let_go(&mut self, load: Load, shared: &mut Shared) {
         self.pieces -= 1;
         self.load -= load;
-        shared.release(load);
+        if let Some(export) = self.export {
+            shared.release(export, load);
+        }
     }
 
     /// Queues what was read, as soon as the reply's form allows.
@@ -105,12 +107,12 @@ impl<M: RawMemory> Connection<M> {
         let agreed = stream.agreed();
         let Some(long) = stream.long_mut() else { return };
         if let Kind::Chunks = long.kind {
-            self.output.push(reply::chunk_of(pending, span, data, long.is_over()));
+            self.output.push(reply::chunk_of(pending, span, data, long.is_over()), shared.now);
         } else {
             long.early.insert(span.offset, (*pending, span, data));
             while let Some((pending, span, data)) = long.early.remove(&long.next) {
                 let whole = (span.offset == long.whole.offset).then_some(long.whole);
-                self.output.push(reply::part_of(agreed, &pending, whole, span, data));
+                self.output.push(reply::part_of(agreed, &pending, whole, span, data), shared.now);
                 long.next = span.end();
             }
         }
@@ -140,7 +142,7 @@ impl<M: RawMemory> Connection<M> {
             stream.end_long();
             shared.stats.requests += 1;
             let (entry, _) = reply::encode(agreed, pending, Err(error));
-            self.output.push(entry);
+            self.output.push(entry, shared.now);
         } else {
             self.let_go(pending.load(), shared);
         }

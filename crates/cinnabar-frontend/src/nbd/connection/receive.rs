@@ -2,10 +2,11 @@
 
 use super::{Connection, Phase};
 use crate::load::{Load, Rank, Short};
+use crate::nbd::budget::Budget;
 use crate::nbd::export::ExportId;
 use crate::nbd::handshake;
 use crate::nbd::jobs::Jobs;
-use crate::nbd::limits::{Limits, RECEIVES_PER_TURN};
+use crate::nbd::limits::RECEIVES_PER_TURN;
 use crate::nbd::long;
 use crate::nbd::output::Entry;
 use crate::nbd::reason::DisconnectReason;
@@ -60,24 +61,28 @@ pub(in crate::nbd) struct Turn<'a, M, B> {
     pub(in crate::nbd) incoming: &'a mut Vec<Incoming<M>>,
 }
 
-/// Room for one more request, within the connection's and the server's bounds.
+/// Room for one more request, within the connection's bound and its export's.
 struct Grant<'a> {
     own: &'a mut Load,
-    past: Load,
-    total: &'a mut Load,
-    limits: &'a Limits,
+    requests_max: u64,
+    export: ExportId,
+    budget: &'a mut Budget,
     rank: &'a mut Rank,
     /// Of long requests.
     pieces: &'a mut u32,
-    /// What was missing.
-    short: Option<Short>,
+    /// What was missing, if not of the connection's own bound.
+    short: Option<(Short, Load)>,
 }
 
 impl Room for Grant<'_> {
     fn reserve(&mut self, more: Load) -> bool {
-        let Self { own, past, total, limits, rank, short, .. } = self;
-        match limits.bounds().reserve(own, *past, total, more, **rank) {
+        let Self { own, requests_max, export, budget, rank, short, .. } = self;
+        if own.requests + more.requests > *requests_max {
+            return false;
+        }
+        match budget.reserve(*export, **own, more, **rank) {
             Ok(()) => {
+                **own += more;
                 // Having waited longest counts once.
                 if **rank == Rank::Eldest {
                     **rank = Rank::Free;
@@ -85,7 +90,7 @@ impl Room for Grant<'_> {
                 true
             }
             Err(missing) => {
-                *short = Some(missing);
+                *short = Some((missing, more));
                 false
             }
         }
@@ -313,7 +318,7 @@ impl<M: RawMemory> Connection<M> {
             }
         };
         if !output.is_empty() {
-            self.output.push(Entry::handshake(output));
+            self.output.push(Entry::handshake(output), turn.shared.now);
         }
         (taken, outcome)
     }
@@ -328,7 +333,6 @@ impl<M: RawMemory> Connection<M> {
             return (0, None);
         };
         let shared = &mut *turn.shared;
-        let past = shared.past.get(&export).copied().unwrap_or_default();
         // The client may be back on another connection by now: what it asked for on this one before it was cut
         // must not come behind that.
         let is_cut = self.tls.as_ref().is_some_and(|link| link.session.failure().is_some());
@@ -339,9 +343,9 @@ impl<M: RawMemory> Connection<M> {
             }
             let mut room = Grant {
                 own: &mut self.load,
-                past,
-                total: &mut shared.load,
-                limits: &shared.limits,
+                requests_max: u64::from(shared.limits.connection_requests_max),
+                export,
+                budget: &mut shared.budget,
                 rank: &mut turn.rank,
                 pieces: &mut self.pieces,
                 short: None,
@@ -374,14 +378,14 @@ impl<M: RawMemory> Connection<M> {
                 transmission::Step::Answer(pending, result) => {
                     self.messages += 1;
                     shared.stats.requests += 1;
-                    self.output.push(reply::done(&pending, result));
+                    self.output.push(reply::done(&pending, result), shared.now);
                 }
                 transmission::Step::Refuse(pending, error) => {
                     self.messages += 1;
                     shared.stats.requests += 1;
                     shared.refuse(export);
                     let (entry, _) = reply::encode(stream.agreed(), &pending, Err(error));
-                    self.output.push(entry);
+                    self.output.push(entry, shared.now);
                 }
                 transmission::Step::Close(reason) => break Some(self.end(reason)),
             }

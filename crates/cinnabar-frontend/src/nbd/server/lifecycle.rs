@@ -37,7 +37,7 @@ impl<M: RawMemory> Server<M> {
         let Some(refusal) = refusal else {
             let Some(served) = self.shared.exports.get_mut(id) else { return };
             served.connections.push(key);
-            connection.grant(&served.export);
+            connection.grant(&served.export, self.shared.now);
             let (peer, export) = (connection.peer, &served.export.name);
             tracing::debug!(%peer, export, "NBD client connected");
             let listener = connection.listener;
@@ -45,7 +45,7 @@ impl<M: RawMemory> Server<M> {
             return;
         };
         self.shared.stats.refused_clients += 1;
-        let told = connection.refuse(refusal.message());
+        let told = connection.refuse(refusal.message(), self.shared.now);
         if self.shared.warnings.allow(self.shared.now) {
             let export = self.shared.exports.get(id).map(|served| served.export.name.as_str());
             let (peer, reason) = (connection.peer, refusal.message());
@@ -180,14 +180,15 @@ impl<M: RawMemory> Server<M> {
         buffers: &mut impl Buffers<M>,
     ) {
         let Some(mut connection) = self.connections.remove(key) else { return };
+        self.stop_waiting(&mut connection);
         connection.abandon(buffers);
-        let mut held = connection.load;
-        held -= connection.in_engine;
-        self.shared.release(held);
         if let Some(export) = connection.export {
-            self.shared.leave_behind(export, connection.in_engine);
+            // What the engine has of it is held until it is answered.
+            let mut held = connection.load;
+            held -= connection.in_engine;
+            self.shared.release(export, held);
             for load in self.jobs.abandon(key, &mut self.shared.slots, buffers) {
-                self.shared.forget(export, load);
+                self.shared.release(export, load);
             }
         }
         self.eldest.ends(|eldest| eldest == key);
@@ -243,9 +244,17 @@ impl<M: RawMemory> Server<M> {
             self.disconnect(key, reason, buffers);
         }
         self.shared.released |= self.eldest.pass_over(now);
-        let has_timer = self.connections.iter().any(|(_, connection)| connection.has_timer());
-        if has_timer || self.eldest.is_any() {
+        self.make_room(buffers);
+        let is_due = |connection: &Connection<M>| connection.has_timer() || connection.lacks_room();
+        if self.connections.iter().any(|(_, connection)| is_due(connection)) {
             self.arm_tick();
+        }
+    }
+
+    /// It is not among the paused connections any more.
+    pub(super) fn stop_waiting(&mut self, connection: &mut Connection<M>) {
+        if let Some((place, _)) = connection.waits.take() {
+            self.paused.remove(&place);
         }
     }
 

@@ -18,6 +18,7 @@ impl<M: RawMemory> Server<M> {
     /// A client asked for TLS and was granted it.
     pub(super) fn start_tls(&mut self, key: u64, buffers: &mut impl Buffers<M>) {
         let Some(mut connection) = self.connections.remove(key) else { return };
+        self.stop_waiting(&mut connection);
         // It goes on under another key: what the loop still reports of its old socket is not of this one.
         let fd = connection.fd.as_raw_fd();
         self.interests.retain(|interest| interest.token != Token(key));
