@@ -1,7 +1,7 @@
 //! Every maximum of the NBD server. Defaults suit a host with some hundred guests.
 
 use super::load::Load;
-use super::mutant::Mutants;
+use super::mutant::{Mutant, Mutants};
 use super::proto;
 use cinnabar_seam::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, REQUESTS_MAX};
 use cinnabar_seam::units::BLOCK_BYTES;
@@ -14,12 +14,15 @@ pub const SECOND_NS: u64 = 1_000_000_000;
 pub struct Limits {
     /// Exports of the server.
     pub exports_max: usize,
-    /// Connections of the server, those in the handshake included; one more is closed at once.
+    /// Connections that have entered an export.
     pub connections_max: usize,
     /// Connections of one writable export, and of one process to a read-only one.
     pub export_connections_max: usize,
-    /// Connections of one listener that are still in the handshake; one more is closed at once.
+    /// Connections that are still in the handshake; for one more the oldest of whoever has most is ended.
     pub handshakes_max: usize,
+    /// Those of one user, or one host; for one more its oldest is ended. Many guests that come back at once
+    /// after a restart are to find room.
+    pub origin_handshakes_max: usize,
     /// Options in one handshake.
     pub options_max: u32,
     /// A handshake must be over after this long, in nanoseconds.
@@ -43,9 +46,10 @@ impl Default for Limits {
     fn default() -> Self {
         Self {
             exports_max: 4096,
-            connections_max: 1024,
+            connections_max: 4096,
             export_connections_max: 64,
-            handshakes_max: 128,
+            handshakes_max: 1024,
+            origin_handshakes_max: 512,
             options_max: 4096,
             handshake_ns_max: 10 * SECOND_NS,
             request_ns_max: 60 * SECOND_NS,
@@ -67,11 +71,21 @@ impl Limits {
         let request_bytes = (DATA_BLOCKS_MAX + 2) * BLOCK_BYTES;
         Self {
             options_max: self.options_max.max(1),
+            handshakes_max: self.handshakes_max.max(1),
+            origin_handshakes_max: self.origin_handshakes_max.max(1),
             connection_requests_max: self.connection_requests_max.max(REQUEST_PARTS_MAX),
             requests_max: self.requests_max.max(3 * REQUEST_PARTS_MAX),
             bytes_max: self.bytes_max.max(3 * request_bytes),
             ..self
         }
+    }
+
+    /// Connections that each of so many exports may have, whatever the others have.
+    pub(super) fn connections_floor(&self, exports: usize) -> usize {
+        if self.mutants.is(Mutant::FloorLent) {
+            return 0;
+        }
+        (self.connections_max / exports.max(1)).min(CONNECTIONS_FLOOR)
     }
 
     /// Connections to read-only exports, which any number of clients may have: three quarters of all, so
@@ -103,6 +117,8 @@ const REQUEST_PARTS_MAX: u32 = 3;
 /// Bytes of one option's data; a longer one ends the connection. The longest sensible one, a GO
 /// with a name of 4096 bytes, is far below.
 pub const OPTION_BYTES_MAX: u32 = 16 << 10;
+/// Connections that an export may have whatever the others have, as long as there are enough for all.
+const CONNECTIONS_FLOOR: usize = 4;
 /// Bytes received at a time, at most. A connection that waits for room keeps that much.
 pub const RECEIVE_BYTES: usize = 64 << 10;
 /// A write gets its buffer when that much of its payload has come, or all of it.

@@ -33,6 +33,7 @@ mod budget;
 mod connection;
 mod export;
 mod exports;
+mod half_open;
 pub mod handshake;
 mod jobs;
 pub mod limits;

@@ -9,8 +9,8 @@ pub enum Mutant {
     BudgetByConnection,
     /// A hold's age begins again with each reply that leaves.
     HoldRestarts,
-    /// Half-open connections are counted by connection: a newcomer is refused when there is no place.
-    NewcomerRefused,
+    /// When there is no place for a handshake, the newest one ends.
+    NewestEnded,
     /// A connection has a turn of its own, whatever others of its export had.
     TurnByConnection,
     /// A block status counts as any other request.
@@ -23,7 +23,7 @@ impl Mutant {
         Self::FloorLent,
         Self::BudgetByConnection,
         Self::HoldRestarts,
-        Self::NewcomerRefused,
+        Self::NewestEnded,
         Self::TurnByConnection,
         Self::BlockStatusCheap,
     ];

@@ -9,6 +9,7 @@ use super::address::Address;
 use super::connection::{Connection, Outcome, Turn};
 use super::eldest::Eldest;
 use super::export::{Export, ExportError, ExportId};
+use super::half_open::HalfOpen;
 use super::interest::{Interest, Ready, Token};
 use super::jobs::{Finished, Jobs};
 use super::limits::Limits;
@@ -35,6 +36,8 @@ pub struct Server<M> {
     shared: Shared,
     listeners: Table<Listener>,
     connections: Table<Connection<M>>,
+    /// Those among them that are in their handshake.
+    half_open: HalfOpen,
     interests: Vec<Interest>,
     /// Connections with output to be sent.
     dirty: Vec<u64>,
@@ -63,6 +66,7 @@ impl<M: RawMemory> Server<M> {
             shared: Shared::new(limits.raised()),
             listeners: Table::new(),
             connections: Table::new(),
+            half_open: HalfOpen::default(),
             interests: Vec::new(),
             dirty: Vec::new(),
             backlog: VecDeque::new(),
@@ -194,7 +198,7 @@ impl<M: RawMemory> Server<M> {
     ) {
         self.shared.now = now;
         if token.0 & LISTENER != 0 {
-            self.accept(token.0 & !LISTENER);
+            self.accept(token.0 & !LISTENER, buffers);
             return;
         }
         let Some(connection) = self.connections.get_mut(token.0) else { return };
@@ -223,7 +227,7 @@ impl<M: RawMemory> Server<M> {
         for _ in 0..self.backlog.len() {
             let Some(token) = self.backlog.pop_front() else { break };
             if token & LISTENER != 0 {
-                self.accept(token & !LISTENER);
+                self.accept(token & !LISTENER, buffers);
             } else if let Some(connection) = self.connections.get_mut(token) {
                 connection.in_backlog = false;
                 self.pump(token, buffers, incoming);

@@ -13,10 +13,10 @@ use cinnabar_seam::units::ByteSpan;
 use cinnabar_seam::{Failure, RawMemory};
 
 impl<M: RawMemory> Connection<M> {
-    /// Whether its long request comes before anything else is received.
+    /// Whether its long request, or a long answer, comes before anything else is received.
     pub(super) fn has_piece(&self) -> bool {
         match &self.phase {
-            Phase::Handshake(_) => false,
+            Phase::Handshake(handshake) => handshake.is_listing(),
             Phase::Transmission(stream) => stream.is_before_others(),
         }
     }

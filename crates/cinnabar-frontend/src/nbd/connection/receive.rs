@@ -21,7 +21,7 @@ use std::collections::BTreeSet;
 use std::io::IoSliceMut;
 
 /// Replies of the handshake collected before the client has to read them.
-const HANDSHAKE_OUTPUT_BYTES: usize = 64 << 10;
+const HANDSHAKE_OUTPUT_BYTES: usize = 4 << 10;
 /// A payload of which more than this is missing is received almost alone, so that the next one can
 /// go straight into its buffer too.
 const LARGE_PAYLOAD_BYTES: usize = 64 << 10;
