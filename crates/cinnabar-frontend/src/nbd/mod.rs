@@ -51,6 +51,7 @@ mod shared;
 mod stats;
 pub(crate) mod tls;
 pub mod transmission;
+mod turns;
 
 // Shared with the vhost-user server.
 use crate::{eldest, interest, load, peer, request, socket, table, warnings};

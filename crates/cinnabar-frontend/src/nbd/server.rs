@@ -23,9 +23,10 @@ use super::stats::Stats;
 use super::table::Table;
 use super::tls::StartTls;
 use super::transmission::Expect;
+use super::turns::Turns;
 use cinnabar_seam::units::Instant;
 use cinnabar_seam::{Failure, RawMemory};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Set in the tokens of listeners; keys leave this bit free.
@@ -41,8 +42,10 @@ pub struct Server<M> {
     interests: Vec<Interest>,
     /// Connections with output to be sent.
     dirty: Vec<u64>,
-    /// Tokens with unread data.
-    backlog: VecDeque<u64>,
+    /// Connections with unread data, and other work.
+    turns: Turns,
+    /// Listeners with clients that were not accepted.
+    crowded: Vec<u64>,
     /// Connections without room for their next request, in the order of their places: one that takes a request
     /// and waits again goes behind the others.
     paused: BTreeMap<u64, u64>,
@@ -62,14 +65,17 @@ pub struct Server<M> {
 impl<M: RawMemory> Server<M> {
     /// A server without exports and listeners. Limits too small for one longest request are raised.
     pub fn new(limits: Limits) -> Self {
+        let limits = limits.raised();
+        let turns = Turns::new(limits.mutants);
         Self {
-            shared: Shared::new(limits.raised()),
+            shared: Shared::new(limits),
             listeners: Table::new(),
             connections: Table::new(),
             half_open: HalfOpen::default(),
             interests: Vec::new(),
             dirty: Vec::new(),
-            backlog: VecDeque::new(),
+            turns,
+            crowded: Vec::new(),
             paused: BTreeMap::new(),
             next_place: 0,
             eldest: Eldest::new(),
@@ -187,14 +193,13 @@ impl<M: RawMemory> Server<M> {
         self.interests.drain(..)
     }
 
-    /// A descriptor is ready: accepts, receives, appends requests to `incoming`.
+    /// A descriptor is ready: accepts clients; what connections have sent is for [`Self::resume`].
     pub fn on_ready(
         &mut self,
         token: Token,
         ready: Ready,
         now: Instant,
         buffers: &mut impl Buffers<M>,
-        incoming: &mut Vec<Incoming<M>>,
     ) {
         self.shared.now = now;
         if token.0 & LISTENER != 0 {
@@ -205,17 +210,26 @@ impl<M: RawMemory> Server<M> {
         connection.readable |= ready.read || ready.hangup;
         connection.hung_up |= ready.hangup;
         connection.blocked &= !ready.write && !ready.hangup;
-        self.pump(token.0, buffers, incoming);
+        self.serve_later(token.0);
+    }
+
+    /// A connection has work for the next turn.
+    fn serve_later(&mut self, key: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !std::mem::replace(&mut connection.in_backlog, true) {
+            self.turns.add(connection.export, key);
+        }
     }
 
     /// Whether [`Self::resume`] has something to do now, so that the loop must not wait.
     pub fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+        !self.crowded.is_empty()
+            || !self.turns.is_empty()
             || (self.shared.released && !self.paused.is_empty())
             || self.jobs.has_backlog()
     }
 
-    /// Goes on with connections that were left with unread data.
+    /// A turn: receives, and appends requests to `incoming`, of each export a bounded number.
     pub fn resume(
         &mut self,
         now: Instant,
@@ -224,25 +238,34 @@ impl<M: RawMemory> Server<M> {
     ) {
         self.shared.now = now;
         self.jobs.go_on(&mut self.shared.slots, buffers, incoming);
-        for _ in 0..self.backlog.len() {
-            let Some(token) = self.backlog.pop_front() else { break };
-            if token & LISTENER != 0 {
-                self.accept(token & !LISTENER, buffers);
-            } else if let Some(connection) = self.connections.get_mut(token) {
-                connection.in_backlog = false;
-                self.pump(token, buffers, incoming);
-            }
+        for key in std::mem::take(&mut self.crowded) {
+            self.accept(key, buffers);
         }
         if std::mem::take(&mut self.shared.released) {
             let paused: Vec<u64> = self.paused.values().copied().collect();
-            for key in paused {
-                self.pump(key, buffers, incoming);
+            paused.into_iter().for_each(|key| self.serve_later(key));
+        }
+        for (tenant, connections) in self.turns.begin() {
+            for _ in 0..connections {
+                let Some((key, mut credit)) = self.turns.next(tenant) else { break };
+                if let Some(connection) = self.connections.get_mut(key) {
+                    connection.in_backlog = false;
+                    self.pump(key, &mut credit, buffers, incoming);
+                    self.turns.leave(tenant, credit);
+                }
             }
+            self.turns.end(tenant);
         }
     }
 
     /// Receives on one connection and sees to what follows from it.
-    fn pump(&mut self, key: u64, buffers: &mut impl Buffers<M>, incoming: &mut Vec<Incoming<M>>) {
+    fn pump(
+        &mut self,
+        key: u64,
+        credit: &mut i64,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
+    ) {
         let nothing = BTreeSet::new();
         self.shared.released |= self.eldest.pass_over(self.shared.now);
         loop {
@@ -254,6 +277,7 @@ impl<M: RawMemory> Server<M> {
             let mut turn = Turn {
                 shared: &mut self.shared,
                 rank,
+                credit,
                 jobs: &mut self.jobs,
                 served: listener.map_or(&nothing, |listener| &listener.exports),
                 tls: listener.and_then(|listener| listener.tls.as_ref()),
@@ -273,9 +297,7 @@ impl<M: RawMemory> Server<M> {
             match outcome {
                 Outcome::Idle => break,
                 Outcome::Backlog => {
-                    if !std::mem::replace(&mut connection.in_backlog, true) {
-                        self.backlog.push_back(key);
-                    }
+                    self.serve_later(key);
                     break;
                 }
                 Outcome::Paused => {

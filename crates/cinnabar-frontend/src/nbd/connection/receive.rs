@@ -8,14 +8,15 @@ use crate::nbd::handshake;
 use crate::nbd::jobs::Jobs;
 use crate::nbd::limits::RECEIVES_PER_TURN;
 use crate::nbd::long;
+use crate::nbd::mutant::{Mutant, Mutants};
 use crate::nbd::output::Entry;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::reply;
-use crate::nbd::request::{Buffers, Incoming, Ticket};
+use crate::nbd::request::{Buffers, Command, Incoming, Ticket};
 use crate::nbd::shared::{Part, Shared, Slot};
 use crate::nbd::tls::{NOT_ALLOWED, TlsAccess};
 use crate::nbd::transmission::{self, Expect, ForPiece, Room};
-use cinnabar_seam::RawMemory;
+use cinnabar_seam::{Op, RawMemory};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
 use std::io::IoSliceMut;
@@ -25,8 +26,15 @@ const HANDSHAKE_OUTPUT_BYTES: usize = 4 << 10;
 /// A payload of which more than this is missing is received almost alone, so that the next one can
 /// go straight into its buffer too.
 const LARGE_PAYLOAD_BYTES: usize = 64 << 10;
+/// What is received of a payload at a time, at most: as much as a turn of its export may be.
+const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 /// What is received behind a large payload.
 const BEHIND_PAYLOAD_BYTES: usize = 4 << 10;
+
+/// Data that count as one request.
+const COST_BYTES: u64 = 64 << 10;
+/// What a block status counts: it asks the back end, and its answer is long.
+const BLOCK_STATUS_COST: i64 = 8;
 
 /// Capacity for unread bytes that an idle connection keeps.
 const LEFTOVER_BYTES_KEPT: usize = 4 << 10;
@@ -53,6 +61,8 @@ pub(in crate::nbd) struct Turn<'a, M, B> {
     pub(in crate::nbd) shared: &'a mut Shared,
     /// Whose turn it is, if others wait for room.
     pub(in crate::nbd) rank: Rank,
+    /// What its export may have in this turn: 1 for a request or 64 KiB.
+    pub(in crate::nbd) credit: &'a mut i64,
     pub(in crate::nbd) served: &'a BTreeSet<ExportId>,
     /// Whose certificates are taken.
     pub(in crate::nbd) tls: Option<&'a TlsAccess>,
@@ -146,6 +156,9 @@ impl<M: RawMemory> Connection<M> {
             if !self.readable || self.closing.is_some() {
                 return Outcome::Idle;
             }
+            if *turn.credit <= 0 {
+                return Outcome::Backlog;
+            }
             if let Some(outcome) = self.receive(key, turn) {
                 return outcome;
             }
@@ -192,6 +205,7 @@ impl<M: RawMemory> Connection<M> {
             Ok((0, _)) => Some(self.end_of_stream(carried)),
             Ok((received, end)) => {
                 turn.shared.stats.received_bytes += received as u64;
+                *turn.credit -= (received as u64 / COST_BYTES) as i64;
                 self.forget_leftover();
                 let (taken, outcome) = self.consume(key, &area[..end], turn);
                 self.leftover.extend_from_slice(&area[taken..end]);
@@ -216,9 +230,14 @@ impl<M: RawMemory> Connection<M> {
         if let Phase::Transmission(stream) = &mut self.phase
             && let Some(payload) = stream.payload_room()
         {
-            let missing = payload.len();
-            let behind =
-                if missing > LARGE_PAYLOAD_BYTES { BEHIND_PAYLOAD_BYTES } else { area.len() };
+            let missing = payload.len().min(PAYLOAD_BYTES_MAX);
+            let behind = match missing {
+                // What comes next belongs to the payload, too.
+                _ if missing < payload.len() => 0,
+                _ if missing > LARGE_PAYLOAD_BYTES => BEHIND_PAYLOAD_BYTES,
+                _ => area.len(),
+            };
+            let payload = &mut payload[..missing];
             let mut pieces = [IoSliceMut::new(payload), IoSliceMut::new(&mut area[..behind])];
             let received = retry_on_intr(|| rustix::io::readv(&self.fd, &mut pieces))?;
             self.readable = received == missing + behind;
@@ -299,8 +318,12 @@ impl<M: RawMemory> Connection<M> {
             if !self.output.is_empty() || output.len() >= HANDSHAKE_OUTPUT_BYTES {
                 break Some(Outcome::Paused);
             }
+            if *turn.credit <= 0 {
+                break Some(Outcome::Backlog);
+            }
             let (len, step) = handshake.step(&input[taken..], &directory, &mut output);
             taken += len;
+            *turn.credit -= 1;
             match step {
                 handshake::Step::NeedMore => break None,
                 handshake::Step::Continue => self.messages += 1,
@@ -352,6 +375,7 @@ impl<M: RawMemory> Connection<M> {
             };
             let (len, step) = stream.step(&input[taken..], &mut room, turn.buffers);
             taken += len;
+            let cost = cost(&step, shared.limits.mutants);
             match step {
                 transmission::Step::NeedMore => break None,
                 transmission::Step::GoOn => self.messages += 1,
@@ -389,8 +413,28 @@ impl<M: RawMemory> Connection<M> {
                 }
                 transmission::Step::Close(reason) => break Some(self.end(reason)),
             }
+            *turn.credit -= cost;
+            if *turn.credit <= 0 {
+                break Some(Outcome::Backlog);
+            }
         };
         (taken, outcome)
+    }
+}
+
+/// What a step takes of a turn. (The data of a write counted when they came.)
+fn cost<M>(step: &transmission::Step<M>, mutants: Mutants) -> i64 {
+    match step {
+        transmission::Step::Request(_, Command::BlockStatus { .. })
+            if !mutants.is(Mutant::BlockStatusCheap) =>
+        {
+            BLOCK_STATUS_COST
+        }
+        transmission::Step::Request(
+            pending,
+            Command::Engine(Op::Read { .. }) | Command::Prefetch { .. },
+        ) => (pending.load.bytes / COST_BYTES).max(1) as i64,
+        _ => 1,
     }
 }
 

@@ -96,7 +96,7 @@ impl<M: RawMemory> Server<M> {
                 Err(_) => {}
             }
         }
-        self.backlog.push_back(key | LISTENER);
+        self.crowded.push(key);
     }
 
     /// Tries again with listeners that were out of descriptors.
@@ -112,7 +112,7 @@ impl<M: RawMemory> Server<M> {
             }
             self.watch_listener(key, true);
             // Edge-triggered polls won't tell about those that came meanwhile.
-            self.backlog.push_back(key | LISTENER);
+            self.crowded.push(key);
         }
     }
 

@@ -154,10 +154,11 @@ impl<M: RawMemory> Server<M> {
         {
             self.dirty.push(key);
         }
-        if connection.may_go_on() && !std::mem::replace(&mut connection.in_backlog, true) {
-            self.backlog.push_back(key);
+        let (may_go_on, has_timer) = (connection.may_go_on(), connection.has_timer());
+        if may_go_on {
+            self.serve_later(key);
         }
-        if connection.has_timer() {
+        if has_timer {
             self.arm_tick();
         }
         self.update_interest(key);
