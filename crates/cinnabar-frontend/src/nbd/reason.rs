@@ -20,7 +20,8 @@ pub enum DisconnectReason {
     /// The server stops.
     #[error("the server stops")]
     Stopping,
-    /// [`Limits::connections_max`](super::Limits::connections_max) was reached.
+    /// It was the oldest of too many handshakes, see [`Limits::handshakes_max`](super::Limits::handshakes_max);
+    /// or TLS has too many clients.
     #[error("too many connections")]
     TooManyConnections,
     /// It was refused, and asked in a way that knows no error message: the export has a client, or waits

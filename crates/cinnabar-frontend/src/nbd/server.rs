@@ -277,7 +277,7 @@ impl<M: RawMemory> Server<M> {
             let mut turn = Turn {
                 shared: &mut self.shared,
                 rank,
-                credit,
+                credit: &mut *credit,
                 jobs: &mut self.jobs,
                 served: listener.map_or(&nothing, |listener| &listener.exports),
                 tls: listener.and_then(|listener| listener.tls.as_ref()),

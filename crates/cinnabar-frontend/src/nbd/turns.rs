@@ -31,6 +31,8 @@ struct Queue {
     /// What it may have in this turn; below 0 it owes that.
     credit: i64,
     connections: VecDeque<u64>,
+    /// It is in the order already.
+    in_order: bool,
 }
 
 impl Turns {
@@ -47,7 +49,7 @@ impl Turns {
     pub(super) fn add(&mut self, tenant: Tenant, key: u64) {
         let queue = self.queues.entry(tenant).or_default();
         queue.connections.push_back(key);
-        if !self.order.contains(&tenant) {
+        if !std::mem::replace(&mut queue.in_order, true) {
             self.order.push_back(tenant);
         }
     }
@@ -69,7 +71,12 @@ impl Turns {
             self.queues.retain(|_, queue| queue.credit < 0 || !queue.connections.is_empty());
         }
         let all = std::mem::take(&mut self.order);
-        all.into_iter().map(|tenant| (tenant, self.queues[&tenant].connections.len())).collect()
+        let begin = |tenant| {
+            let queue = self.queues.entry(tenant).or_default();
+            queue.in_order = false;
+            (tenant, queue.connections.len())
+        };
+        all.into_iter().map(begin).collect()
     }
 
     /// The next connection of an export, with what is left of its turn.
@@ -79,7 +86,7 @@ impl Turns {
         Some((key, queue.credit))
     }
 
-    /// That is left when the connection was served.
+    /// This is left when the connection was served.
     pub(super) fn leave(&mut self, tenant: Tenant, credit: i64) {
         if let Some(queue) = self.queues.get_mut(&tenant)
             && !self.mutants.is(Mutant::TurnByConnection)
@@ -90,8 +97,8 @@ impl Turns {
 
     /// An export was served; what is left waits for the next turn, behind others.
     pub(super) fn end(&mut self, tenant: Tenant) {
-        let has_work = |queue: &Queue| !queue.connections.is_empty();
-        if self.queues.get(&tenant).is_some_and(has_work) && !self.order.contains(&tenant) {
+        let Some(queue) = self.queues.get_mut(&tenant) else { return };
+        if !queue.connections.is_empty() && !std::mem::replace(&mut queue.in_order, true) {
             self.order.push_back(tenant);
         }
     }
