@@ -256,24 +256,29 @@ fn who_waits_for_its_own_does_not_hold_up_others() {
     assert!(server.nothing_is_held());
 }
 
+/// Disks of 32 MiB among so many that 24 KiB are each one's own, and 72 MiB can be borrowed.
+fn four_of_many() -> Vec<Export> {
+    let disk = |id| Export { size_bytes: 32 << 20, ..export(id, &format!("vm{id}")) };
+    let other = |id| export(id, &format!("other{id}"));
+    (1..=4).map(disk).chain((5..=1000).map(other)).collect()
+}
+
 #[test]
 fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
-    let disk = |id, name| Export { size_bytes: 32 << 20, ..export(id, name) };
     let limits = Limits { bytes_max: 0, ..Limits::default() };
-    let exports = vec![disk(1, "vm1"), disk(2, "vm2"), disk(3, "vm3"), disk(4, "vm4")];
-    let server = Running::start(limits, exports, held);
+    let server = Running::start(limits, four_of_many(), held);
     let mut hung = Client::enter(&server.socket, "vm1");
-    hung.send(&[request(cmd::READ, 1, 0, 30 << 20), request(cmd::READ, 1, 0, 16 << 20)].concat());
+    hung.send(&[request(cmd::READ, 1, 0, 30 << 20), request(cmd::READ, 1, 0, 5 << 20)].concat());
     assert!(server.until(|host| host.held.len() == 2));
     let mut hung_too = Client::enter(&server.socket, "vm4");
-    hung_too.send(&request(cmd::READ, 1, 0, 24 << 20));
+    hung_too.send(&request(cmd::READ, 1, 0, 18 << 20));
     assert!(server.until(|host| host.held.len() == 3));
     // What is left is not enough for this one, whatever others do.
     let mut eldest = Client::enter(&server.socket, "vm2");
     eldest.send(&request(cmd::READ, 2, 0, 30 << 20));
     assert!(server.until(|host| host.server.stats().pauses == 1));
     let mut other = Client::enter(&server.socket, "vm3");
-    let reads = (3..8).flat_map(|one| request(cmd::READ, one, 0, 2 << 20));
+    let reads = (3..8).flat_map(|one| request(cmd::READ, one, 0, 32 << 10));
     other.send(&reads.collect::<Vec<u8>>());
     assert!(server.until(|host| host.server.stats().pauses == 2));
     let answered = |host: &mut Host| {
@@ -293,7 +298,7 @@ fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
     server.run(answered);
     for cookie in 3..8 {
         assert_eq!(other.simple_reply(), (0, cookie));
-        std::io::Read::read_exact(&mut other.0, &mut vec![0; 2 << 20]).expect("the data");
+        other.read::<{ 32 << 10 }>();
     }
     server.run(|host| {
         host.answer_held();
@@ -308,22 +313,20 @@ fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
 
 #[test]
 fn who_waits_in_vain_is_passed_over_though_nothing_else_happens() {
-    let disk = |id, name| Export { size_bytes: 32 << 20, ..export(id, name) };
     let limits = Limits { bytes_max: 0, ..Limits::default() };
-    let exports = vec![disk(1, "vm1"), disk(2, "vm2"), disk(3, "vm3"), disk(4, "vm4")];
-    let server = Running::start(limits, exports, held);
+    let server = Running::start(limits, four_of_many(), held);
     let mut hung = Client::enter(&server.socket, "vm1");
-    hung.send(&[request(cmd::READ, 1, 0, 30 << 20), request(cmd::READ, 1, 0, 16 << 20)].concat());
+    hung.send(&[request(cmd::READ, 1, 0, 30 << 20), request(cmd::READ, 1, 0, 5 << 20)].concat());
     assert!(server.until(|host| host.held.len() == 2));
     let mut hung_too = Client::enter(&server.socket, "vm4");
-    hung_too.send(&request(cmd::READ, 1, 0, 24 << 20));
+    hung_too.send(&request(cmd::READ, 1, 0, 18 << 20));
     assert!(server.until(|host| host.held.len() == 3));
     let mut eldest = Client::enter(&server.socket, "vm2");
     eldest.send(&request(cmd::READ, 2, 0, 30 << 20));
     assert!(server.until(|host| host.server.stats().pauses == 1));
     // The first of these hangs, too: the second has to wait.
     let mut other = Client::enter(&server.socket, "vm3");
-    other.send(&[request(cmd::READ, 3, 0, 2 << 20), request(cmd::READ, 4, 0, 2 << 20)].concat());
+    other.send(&[request(cmd::READ, 3, 0, 32 << 10), request(cmd::READ, 4, 0, 32 << 10)].concat());
     assert!(server.until(|host| host.server.stats().pauses == 2));
     let passed = server.run(|host| {
         let before = host.held.len();
