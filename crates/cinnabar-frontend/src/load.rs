@@ -74,23 +74,8 @@ pub(crate) enum Rank {
 }
 
 impl Bounds {
-    /// Adds `more`, one request for a guest, to both loads, if there is room. `past` is what earlier
-    /// connections of the same export left behind.
-    pub(crate) fn reserve(
-        &self,
-        own: &mut Load,
-        past: Load,
-        total: &mut Load,
-        more: Load,
-        rank: Rank,
-    ) -> Result<(), Short> {
-        self.fits(*own, past, *total, more, rank)?;
-        *own += more;
-        *total += more;
-        Ok(())
-    }
-
-    /// Whether there is room.
+    /// Whether there is room for `more`, one request for a guest. `past` is what earlier connections of the same
+    /// export left behind.
     pub(crate) fn fits(
         &self,
         own: Load,

@@ -72,7 +72,8 @@ impl Budget {
         // All floors may have changed.
         let floor = self.floor();
         let beyond = |account: &Account| account.held.beyond(account.floor(floor));
-        self.borrowed = self.accounts.values().map(beyond).fold(Load::default(), |sum, one| sum + one);
+        self.borrowed =
+            self.accounts.values().map(beyond).fold(Load::default(), |sum, one| sum + one);
     }
 
     fn forget_if_over(&mut self, export: ExportId) {
@@ -124,7 +125,8 @@ impl Budget {
         let is_eldest = rank == Rank::Eldest;
         let fits_requests =
             wants.requests <= free.requests / if is_eldest && had.requests == 0 { 1 } else { 2 };
-        let fits_bytes = wants.bytes <= free.bytes / if is_eldest && had.bytes == 0 { 1 } else { 2 };
+        let fits_bytes =
+            wants.bytes <= free.bytes / if is_eldest && had.bytes == 0 { 1 } else { 2 };
         let waits = rank == Rank::Behind && had.bytes > 0;
         if wants.requests > 0 && !fits_requests {
             return Err(if had.requests > 0 { Short::Own } else { Short::Total });
@@ -216,7 +218,8 @@ mod tests {
     #[test]
     fn the_greedy_leave_each_floor() {
         let mut budget = budget(100);
-        let taken: Vec<u64> = (0..99).map(|one| take_all(&mut budget, one, Rank::Free) >> 10).collect();
+        let taken: Vec<u64> =
+            (0..99).map(|one| take_all(&mut budget, one, Rank::Free) >> 10).collect();
         assert_eq!(taken[..3], [462 * 1024 + 1024, 231 * 1024 + 1024, 115 * 1024 + 512 + 1024]);
         assert!(taken.iter().all(|taken| *taken >= 1024), "{taken:?}");
         assert_eq!(take_all(&mut budget, 99, Rank::Behind), 1 << 20, "it has its floor");

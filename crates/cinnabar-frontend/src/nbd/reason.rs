@@ -41,7 +41,9 @@ pub enum DisconnectReason {
     #[error("the client does not read its replies")]
     OutputStalled,
     /// It held memory for longest that only its client can free, while others waited for it.
-    #[error("the client held memory that others waited for: it reads no replies, or sends no payload")]
+    #[error(
+        "the client held memory that others waited for: it reads no replies, or sends no payload"
+    )]
     HeldMemory,
     /// Client flags that this server did not offer.
     #[error("unknown client flags")]

@@ -63,9 +63,8 @@ fn settle(server: &Running) {
 
 /// Requests of an export that the engine has.
 fn in_engine(server: &Running, id: u32) -> usize {
-    server.run(move |host| {
-        host.held.iter().filter(|request| request.export == ExportId(id)).count()
-    })
+    server
+        .run(move |host| host.held.iter().filter(|request| request.export == ExportId(id)).count())
 }
 
 /// Ends all, and the engine answers what it has.

@@ -90,7 +90,8 @@ impl<M: RawMemory> Server<M> {
                 _ => return Err(Refusal::InUse),
             }
         }
-        if self.connections(id) >= self.shared.limits.export_connections_max || !self.has_place(id) {
+        if self.connections(id) >= self.shared.limits.export_connections_max || !self.has_place(id)
+        {
             return Err(Refusal::TooManyConnections);
         }
         Ok(())
