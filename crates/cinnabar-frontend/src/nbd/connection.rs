@@ -244,9 +244,10 @@ impl<M: RawMemory> Connection<M> {
         }
         let Phase::Transmission(stream) = &self.phase else { return None };
         let payload = self.message_since.filter(|_| stream.in_payload());
-        let reply = match mutants.is(Mutant::HoldRestarts) {
-            true => self.output.waiting_since(),
-            false => self.output.oldest_since(),
+        let reply = if mutants.is(Mutant::HoldRestarts) {
+            self.output.waiting_since()
+        } else {
+            self.output.oldest_since()
         };
         [payload, reply].into_iter().flatten().min()
     }

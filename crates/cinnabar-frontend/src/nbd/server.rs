@@ -243,7 +243,9 @@ impl<M: RawMemory> Server<M> {
         }
         if std::mem::take(&mut self.shared.released) {
             let paused: Vec<u64> = self.paused.values().copied().collect();
-            paused.into_iter().for_each(|key| self.serve_later(key));
+            for key in paused {
+                self.serve_later(key);
+            }
         }
         for (tenant, connections) in self.turns.begin() {
             for _ in 0..connections {

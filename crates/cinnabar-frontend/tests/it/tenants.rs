@@ -188,7 +188,9 @@ fn a_handshake_outlives_those_that_were_left_before(mutants: Mutants) -> Result<
 /// What `id` got in each of a few turns, while the others have work, too.
 fn turns(server: &Running, mut all: Vec<(Client, Vec<u8>)>, id: u32) -> Vec<usize> {
     server.run(move |host| {
-        all.iter_mut().for_each(|(client, bytes)| client.send(bytes));
+        for (client, bytes) in &mut all {
+            client.send(bytes);
+        }
         let count = |host: &mut Host| {
             host.turn(0);
             let taken = std::mem::take(&mut host.held);

@@ -205,7 +205,7 @@ impl<M: RawMemory> Connection<M> {
             Ok((0, _)) => Some(self.end_of_stream(carried)),
             Ok((received, end)) => {
                 turn.shared.stats.received_bytes += received as u64;
-                *turn.credit -= (received as u64 / COST_BYTES) as i64;
+                *turn.credit -= (received as u64 / COST_BYTES).cast_signed();
                 self.forget_leftover();
                 let (taken, outcome) = self.consume(key, &area[..end], turn);
                 self.leftover.extend_from_slice(&area[taken..end]);
@@ -433,7 +433,7 @@ fn cost<M>(step: &transmission::Step<M>, mutants: Mutants) -> i64 {
         transmission::Step::Request(
             pending,
             Command::Engine(Op::Read { .. }) | Command::Prefetch { .. },
-        ) => (pending.load.bytes / COST_BYTES).max(1) as i64,
+        ) => (pending.load.bytes / COST_BYTES).max(1).cast_signed(),
         _ => 1,
     }
 }
