@@ -91,7 +91,7 @@ impl<M: RawMemory> Connection<M> {
         limits: &Limits,
     ) -> Self {
         let mut output = Output::new();
-        output.push(Entry::handshake(handshake::greeting().to_vec()), now);
+        output.push(Entry::handshake(handshake::greeting().to_vec()));
         Self {
             fd,
             peer,
@@ -165,21 +165,21 @@ impl<M: RawMemory> Connection<M> {
     }
 
     /// Lets the client enter the export it asked for.
-    pub(super) fn grant(&mut self, export: &Export, now: Instant) {
+    pub(super) fn grant(&mut self, export: &Export) {
         let Phase::Handshake(handshake) = &mut self.phase else { return };
         let mut output = Vec::new();
         let agreed = handshake.grant(export, &mut output);
-        self.output.push(Entry::handshake(output), now);
+        self.output.push(Entry::handshake(output));
         self.export = Some(export.id);
         self.phase = Phase::Transmission(Transmission::new(export, agreed));
     }
 
     /// Turns the client away from it; false if it has to be disconnected.
-    pub(super) fn refuse(&mut self, message: &str, now: Instant) -> bool {
+    pub(super) fn refuse(&mut self, message: &str) -> bool {
         let Phase::Handshake(handshake) = &mut self.phase else { return false };
         let mut output = Vec::new();
         let step = handshake.refuse(message, &mut output);
-        self.output.push(Entry::handshake(output), now);
+        self.output.push(Entry::handshake(output));
         step == handshake::Step::Continue
     }
 
@@ -188,13 +188,12 @@ impl<M: RawMemory> Connection<M> {
         &mut self,
         pending: &Pending,
         result: Result<Body<M>, Failure>,
-        now: Instant,
     ) -> Option<M> {
         self.in_engine -= pending.load();
         let Phase::Transmission(stream) = &self.phase else { return None };
         let result = result.map_err(reply::errno);
         let (entry, spare) = reply::encode(stream.agreed(), pending, result);
-        self.output.push(entry, now);
+        self.output.push(entry);
         spare
     }
 

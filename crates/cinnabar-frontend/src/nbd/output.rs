@@ -36,14 +36,14 @@ pub(super) struct Entry<M> {
     load: Load,
     /// A piece of a long reply.
     pub(super) is_piece: bool,
-    /// Since when it is in the queue.
-    since: Instant,
+    /// Since when it waits for its client, who did not read what was before it.
+    since: Option<Instant>,
 }
 
 impl<M> Entry<M> {
     /// An empty reply to a request that held `load`.
     pub(super) const fn new(load: Load) -> Self {
-        let (head, tail, since) = ([0; HEAD_BYTES], Tail::Nothing, Instant(0));
+        let (head, tail, since) = ([0; HEAD_BYTES], Tail::Nothing, None);
         Self { head, head_len: 0, tail, load, is_piece: false, since }
     }
 
@@ -110,14 +110,13 @@ impl<M: RawMemory> Output<M> {
         self.queue.is_empty()
     }
 
-    pub(super) fn push(&mut self, mut entry: Entry<M>, now: Instant) {
-        entry.since = now;
+    pub(super) fn push(&mut self, entry: Entry<M>) {
         self.queue.push_back(entry);
     }
 
-    /// Since when the oldest entry is here.
+    /// Since when the oldest entry has waited for the client. (One that was not offered yet does not wait.)
     pub(super) fn oldest_since(&self) -> Option<Instant> {
-        self.queue.front().map(|entry| entry.since)
+        self.queue.front().and_then(|entry| entry.since)
     }
 
     /// Since when the first entry has been waiting to leave, as far as [`Self::send`] noticed.
@@ -145,6 +144,8 @@ impl<M: RawMemory> Output<M> {
             }
             if taken < offered {
                 sent.all = false;
+                let fresh = self.queue.iter_mut().rev().take_while(|entry| entry.since.is_none());
+                fresh.for_each(|entry| entry.since = Some(now));
                 return Ok(sent);
             }
         }
@@ -272,7 +273,7 @@ mod tests {
                 expected.extend([head.as_slice(), &tail].concat());
                 entry.put(&head);
                 entry.tail = Tail::Bytes(tail);
-                output.push(entry, Instant(0));
+                output.push(entry);
             }
             let mut released = Load::default();
             let mut seen = Vec::new();

@@ -390,7 +390,7 @@ impl<M: RawMemory> Server<M> {
                 self.disconnect(slot.connection, reason, buffers);
                 return;
             }
-        } else if let Some(buffer) = connection.reply(&slot.pending, result, self.shared.now) {
+        } else if let Some(buffer) = connection.reply(&slot.pending, result) {
             buffers.give(buffer);
         }
         if !std::mem::replace(&mut connection.in_dirty, true) {

@@ -278,6 +278,31 @@ fn a_client_is_not_ended_for_its_own_requests() {
     end(&server, clients);
 }
 
+/// The engine answers after ten seconds, in which others waited: the client did not keep the memory.
+#[test]
+fn a_reply_is_not_held_by_its_client_before_it_is_sent() {
+    let server = Running::start(small(Mutants::NONE), (0..4).map(disk).collect(), held);
+    let mut clients = Vec::new();
+    for (id, mib) in [(0, 46), (1, 24), (2, 12)] {
+        let mut client = Client::enter(&server.socket, &name(id));
+        client.send(&[read(1, 2 * MIB).repeat(mib / 2), read(2, 4096)].concat());
+        settle(&server);
+        clients.push(client);
+    }
+    let mut waiter = Client::enter(&server.socket, "vm3");
+    waiter.send(&read(0, 32 * MIB));
+    settle(&server);
+    let ended = server.run(|host| {
+        host.skipped_ns += 10 * SECOND_NS;
+        host.answer_held();
+        (0..3).for_each(|_| host.turn(0));
+        host.server.stats().disconnects(Reason::HeldMemory)
+    });
+    assert_eq!(ended, 0);
+    clients.push(waiter);
+    end(&server, clients);
+}
+
 /// A list of a thousand exports is not made before it is read.
 #[test]
 fn a_long_list_is_answered_as_it_is_read() {

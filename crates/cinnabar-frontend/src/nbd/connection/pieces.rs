@@ -71,7 +71,7 @@ impl<M: RawMemory> Connection<M> {
             self.let_go(pending.load(), shared);
             if let Some((pending, result)) = done {
                 shared.stats.requests += 1;
-                self.output.push(reply::done(&pending, result), shared.now);
+                self.output.push(reply::done(&pending, result));
             }
             return Ok(());
         }
@@ -107,12 +107,12 @@ impl<M: RawMemory> Connection<M> {
         let agreed = stream.agreed();
         let Some(long) = stream.long_mut() else { return };
         if let Kind::Chunks = long.kind {
-            self.output.push(reply::chunk_of(pending, span, data, long.is_over()), shared.now);
+            self.output.push(reply::chunk_of(pending, span, data, long.is_over()));
         } else {
             long.early.insert(span.offset, (*pending, span, data));
             while let Some((pending, span, data)) = long.early.remove(&long.next) {
                 let whole = (span.offset == long.whole.offset).then_some(long.whole);
-                self.output.push(reply::part_of(agreed, &pending, whole, span, data), shared.now);
+                self.output.push(reply::part_of(agreed, &pending, whole, span, data));
                 long.next = span.end();
             }
         }
@@ -142,7 +142,7 @@ impl<M: RawMemory> Connection<M> {
             stream.end_long();
             shared.stats.requests += 1;
             let (entry, _) = reply::encode(agreed, pending, Err(error));
-            self.output.push(entry, shared.now);
+            self.output.push(entry);
         } else {
             self.let_go(pending.load(), shared);
         }

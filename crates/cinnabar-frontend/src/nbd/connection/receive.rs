@@ -341,7 +341,7 @@ impl<M: RawMemory> Connection<M> {
             }
         };
         if !output.is_empty() {
-            self.output.push(Entry::handshake(output), turn.shared.now);
+            self.output.push(Entry::handshake(output));
         }
         (taken, outcome)
     }
@@ -402,14 +402,14 @@ impl<M: RawMemory> Connection<M> {
                 transmission::Step::Answer(pending, result) => {
                     self.messages += 1;
                     shared.stats.requests += 1;
-                    self.output.push(reply::done(&pending, result), shared.now);
+                    self.output.push(reply::done(&pending, result));
                 }
                 transmission::Step::Refuse(pending, error) => {
                     self.messages += 1;
                     shared.stats.requests += 1;
                     shared.refuse(export);
                     let (entry, _) = reply::encode(stream.agreed(), &pending, Err(error));
-                    self.output.push(entry, shared.now);
+                    self.output.push(entry);
                 }
                 transmission::Step::Close(reason) => break Some(self.end(reason)),
             }

@@ -38,14 +38,14 @@ impl<M: RawMemory> Server<M> {
         let Some(refusal) = refusal else {
             let Some(served) = self.shared.exports.get_mut(id) else { return };
             served.connections.push(key);
-            connection.grant(&served.export, self.shared.now);
+            connection.grant(&served.export);
             let (peer, export) = (connection.peer, &served.export.name);
             tracing::debug!(%peer, export, "NBD client connected");
             self.half_open.leave(connection.peer.origin(), key);
             return;
         };
         self.shared.stats.refused_clients += 1;
-        let told = connection.refuse(refusal.message(), self.shared.now);
+        let told = connection.refuse(refusal.message());
         if self.shared.warnings.allow(self.shared.now) {
             let export = self.shared.exports.get(id).map(|served| served.export.name.as_str());
             let (peer, reason) = (connection.peer, refusal.message());
