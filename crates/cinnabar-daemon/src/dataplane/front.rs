@@ -93,7 +93,7 @@ impl Front {
         if token.is_vhost() {
             self.vhost.on_ready(token, ready, now, &mut Pool, &mut self.from_vhost);
         } else {
-            self.nbd.on_ready(token, ready, now, &mut Pool, &mut self.from_nbd);
+            self.nbd.on_ready(token, ready, now, &mut Pool);
         }
     }
 
