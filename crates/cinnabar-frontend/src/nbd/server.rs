@@ -304,27 +304,9 @@ impl<M: RawMemory> Server<M> {
                 }
                 Outcome::Paused => {
                     self.shared.stats.pauses += u64::from(!was_paused);
-                    let lacks_room = connection.short.is_some();
-                    if !matches!(connection.short, Some((Short::Total, _))) {
-                        // It waits for room in its own limits now, which may never come.
-                        if self.eldest.is(key) {
-                            self.shared.released |= self.eldest.ends(|eldest| eldest == key);
-                        }
-                    } else if has_gone_on {
-                        // It is behind others that wait.
-                        self.shared.released |= !self.eldest.is_any();
-                    } else if self.eldest.waits(key, self.shared.now) {
-                        continue;
+                    if !self.wait(key, has_gone_on) {
+                        break;
                     }
-                    if connection.waits.is_none() {
-                        connection.waits = Some((self.next_place, self.shared.now));
-                        self.paused.insert(self.next_place, key);
-                        self.next_place += 1;
-                    }
-                    if lacks_room {
-                        self.arm_tick();
-                    }
-                    break;
                 }
                 Outcome::Enter(export) => self.enter(key, export, buffers),
                 Outcome::StartTls => {
@@ -338,6 +320,29 @@ impl<M: RawMemory> Server<M> {
             }
         }
         self.settle(key, buffers);
+    }
+
+    /// A connection has no room for its next request. Whether it may try again at once: it has waited longest.
+    fn wait(&mut self, key: u64, has_gone_on: bool) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        if !matches!(connection.short, Some((Short::Total, _))) {
+            // It waits for room in its own limits now, which may never come.
+            self.shared.released |= self.eldest.ends(|eldest| eldest == key);
+        } else if has_gone_on {
+            // It is behind others that wait.
+            self.shared.released |= !self.eldest.is_any();
+        } else if self.eldest.waits(key, self.shared.now) {
+            return true;
+        }
+        if connection.waits.is_none() {
+            connection.waits = Some((self.next_place, self.shared.now));
+            self.paused.insert(self.next_place, key);
+            self.next_place += 1;
+        }
+        if connection.short.is_some() {
+            self.arm_tick();
+        }
+        false
     }
 
     /// Whether the client of a request that is not answered yet is still there.

@@ -376,15 +376,15 @@ impl<M: RawMemory> Connection<M> {
             let (len, step) = stream.step(&input[taken..], &mut room, turn.buffers);
             taken += len;
             let cost = cost(&step, shared.limits.mutants);
+            self.messages += u64::from(is_message(&step));
             match step {
                 transmission::Step::NeedMore => break None,
-                transmission::Step::GoOn => self.messages += 1,
+                transmission::Step::GoOn => {}
                 transmission::Step::Wait => {
                     self.short = room.short;
                     break Some(Outcome::Paused);
                 }
                 transmission::Step::Request(pending, command) => {
-                    self.messages += 1;
                     shared.stats.requests += count(pending.expect);
                     self.in_engine += pending.load();
                     let slot = Slot { connection: key, export, pending, part: Part::Whole };
@@ -392,7 +392,6 @@ impl<M: RawMemory> Connection<M> {
                     turn.jobs.submit(Incoming { ticket, export, command }, turn.incoming);
                 }
                 transmission::Step::Modify(pending, modify) => {
-                    self.messages += 1;
                     shared.stats.requests += count(pending.expect);
                     self.in_engine += pending.load();
                     let slot = Slot { connection: key, export, pending, part: Part::Whole };
@@ -400,12 +399,10 @@ impl<M: RawMemory> Connection<M> {
                     turn.jobs.begin(slot, modify, slots, turn.buffers, turn.incoming);
                 }
                 transmission::Step::Answer(pending, result) => {
-                    self.messages += 1;
                     shared.stats.requests += 1;
                     self.output.push(reply::done(&pending, result));
                 }
                 transmission::Step::Refuse(pending, error) => {
-                    self.messages += 1;
                     shared.stats.requests += 1;
                     shared.refuse(export);
                     let (entry, _) = reply::encode(stream.agreed(), &pending, Err(error));
@@ -420,6 +417,12 @@ impl<M: RawMemory> Connection<M> {
         };
         (taken, outcome)
     }
+}
+
+/// Whether a client has gone on by a step.
+const fn is_message<M>(step: &transmission::Step<M>) -> bool {
+    use transmission::Step::{Close, NeedMore, Wait};
+    !matches!(step, NeedMore | Wait | Close(_))
 }
 
 /// What a step takes of a turn. (The data of a write counted when they came.)
