@@ -15,7 +15,7 @@ use super::crew::Crew;
 use super::desk::Desk;
 use super::device;
 use super::disks::{self, OpenedVolume, Taken};
-use super::front::Front;
+use super::front::{ClientLimits, Front};
 use super::inbox::Inbox;
 use super::lane::Lane;
 use super::migrate::{Moves, standby_name};
@@ -127,13 +127,15 @@ impl Plane {
         ledger: Ledger,
         shards: usize,
     ) -> Result<(Self, Commands), StartError> {
-        let CacheConfig { io, device_timeout, threads, poll_max, .. } = config.cache;
+        let CacheConfig { io, device_timeout, threads, poll_max, client_memory_bytes, .. } =
+            config.cache;
+        let clients = ClientLimits::of(client_memory_bytes, threads);
         let port = open_port(io)?;
         sharpen_timers();
         let (commands, messages) = super::message_queue(port.waker());
         let background = Background::new(port.waker());
         let heard = Inbox::new(port.waker());
-        let front = Front::new(port.waker(), threads);
+        let front = Front::new(port.waker(), clients);
         let clock = Clock::start();
         let feeds = config
             .manager
@@ -142,7 +144,7 @@ impl Plane {
         let threads = threads.max(1);
         let mut workers = started(threads, loaders(threads, shards), |number| {
             let times = (device_timeout, poll_max);
-            Worker::start(number, clock, io, threads, times, heard.clone())
+            Worker::start(number, clock, io, clients, times, heard.clone())
         })?;
         let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
         introduce(&mut lane, &workers);
