@@ -12,6 +12,7 @@ use cinnabar_engine::units::Instant;
 use cinnabar_frontend::nbd::{self, ExportId, Server};
 use cinnabar_frontend::vhost;
 use cinnabar_frontend::{Body, Incoming, Ready, Ticket, Token, Want};
+use cinnabar_messages::CacheConfig;
 use std::sync::Arc;
 
 /// What part of the RAM clients' requests may take by default, and how much at most.
@@ -54,9 +55,9 @@ pub(super) struct ClientLimits {
 
 impl ClientLimits {
     /// One of so many threads' part. `None`: as the machine has RAM.
-    pub(super) fn of(client_memory: Option<u64>, threads: usize) -> Self {
-        let threads = threads.max(1) as u32;
-        let bytes = client_memory.unwrap_or_else(|| {
+    pub(super) fn of(cache: &CacheConfig) -> Self {
+        let threads = cache.threads.max(1) as u32;
+        let bytes = cache.client_memory_bytes.unwrap_or_else(|| {
             let host = rustix::system::sysinfo();
             // Types differ from one architecture to another.
             let ram = (host.totalram as u64).saturating_mul(u64::from(host.mem_unit));

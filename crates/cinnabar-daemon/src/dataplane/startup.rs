@@ -127,14 +127,13 @@ impl Plane {
         ledger: Ledger,
         shards: usize,
     ) -> Result<(Self, Commands), StartError> {
-        let CacheConfig { io, device_timeout, threads, poll_max, client_memory_bytes, .. } =
-            config.cache;
-        let clients = ClientLimits::of(client_memory_bytes, threads);
+        let CacheConfig { io, device_timeout, threads, poll_max, .. } = config.cache;
         let port = open_port(io)?;
         sharpen_timers();
         let (commands, messages) = super::message_queue(port.waker());
         let background = Background::new(port.waker());
         let heard = Inbox::new(port.waker());
+        let clients = ClientLimits::of(&config.cache);
         let front = Front::new(port.waker(), clients);
         let clock = Clock::start();
         let feeds = config
