@@ -19,6 +19,11 @@ const DISK: u32 = super::DISK as u32;
 /// Between two tries to connect, or looks whether it was thrown out.
 const STEP: Duration = Duration::from_millis(1);
 
+/// Connections that hold replies which they don't read.
+const HOLDERS: usize = 9;
+/// Until others come.
+const HOLDERS_ALONE: Duration = Duration::from_secs(1);
+
 /// What is done beside the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub(crate) enum Attack {
@@ -75,11 +80,17 @@ impl Attack {
             Self::Nothing | Self::BusyLoops => Vec::new(),
             Self::HoldMemory => {
                 let unread = request(READ, 0, LONG).repeat(3);
-                let mut all = on_first(9, Script::Say([hello(), unread].concat()));
-                // Each takes half of what those before it left.
-                for size in (0..17).map(|halvings| (LONG >> halvings).max(4096)) {
+                let mut all = on_first(HOLDERS, Script::Say([hello(), unread].concat()));
+                // What is left of 1 GiB, by halves: what one export could have before exports were counted.
+                let (mut free, mut size) = ((1 << 30) - HOLDERS as u32 * 3 * LONG, LONG);
+                while size >= 4096 {
+                    if size > free / 2 {
+                        size /= 2;
+                        continue;
+                    }
                     let unsent = [hello(), request(WRITE, 0, size), vec![0]].concat();
                     all.push((0, Script::Say(unsent)));
+                    free -= size;
                 }
                 all
             }
@@ -133,8 +144,14 @@ pub(super) struct Hostile {
 impl Hostile {
     pub(super) fn start(attack: Attack, socket: impl Fn(&str) -> PathBuf) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let connection = |(number, script)| Connection::new(socket(&disk(number)), script);
-        let mut all: Vec<_> = attack.connections().into_iter().map(connection).collect();
+        // The first ones have got theirs before the others come.
+        let wait = |number| if number < HOLDERS { STEP } else { HOLDERS_ALONE };
+        let connection = |(number, (disk_number, script))| {
+            let wait = if attack == Attack::HoldMemory { wait(number) } else { STEP };
+            Connection::new(socket(&disk(disk_number)), script, wait)
+        };
+        let mut all: Vec<_> =
+            attack.connections().into_iter().enumerate().map(connection).collect();
         let idle = if attack == Attack::BusyLoops { 2 } else { 0 };
         let mut threads = Vec::new();
         for _ in 0..idle {
@@ -169,25 +186,28 @@ struct Connection {
     /// What is said now, and how much of it was.
     saying: Vec<u8>,
     said: usize,
-    begun: Instant,
+    /// It connects so long after that.
+    ended: Instant,
+    wait: Duration,
 }
 
 impl Connection {
-    fn new(socket: PathBuf, script: Script) -> Self {
-        Self { socket, script, stream: None, saying: Vec::new(), said: 0, begun: Instant::now() }
+    fn new(socket: PathBuf, script: Script, wait: Duration) -> Self {
+        let ended = Instant::now();
+        Self { socket, script, stream: None, saying: Vec::new(), said: 0, ended, wait }
     }
 
     /// Does what can be done without waiting; `None`: nothing.
     fn go_on(&mut self) -> Option<()> {
         let gone_on = match &mut self.stream {
             Some(stream) => Self::talk(stream, &self.script, &mut self.saying, &mut self.said),
-            None if self.begun.elapsed() < STEP => Ok(false),
+            None if self.ended.elapsed() < self.wait => Ok(false),
             None => self.connect(),
         };
         match gone_on {
             Ok(gone_on) => gone_on.then_some(()),
             Err(_thrown_out) => {
-                (self.stream, self.begun) = (None, Instant::now());
+                (self.stream, self.ended, self.wait) = (None, Instant::now(), STEP);
                 None
             }
         }
