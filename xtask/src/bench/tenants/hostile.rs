@@ -233,7 +233,7 @@ impl Connection {
                 saying.clone_from(again);
                 *said = 0;
             }
-            let mut piece = [0; 64 << 10];
+            let mut piece = [0; 16 << 10];
             gone_on |= done(stream.read(&mut piece))?.is_some_and(|len| len > 0);
         } else if *said == saying.len() {
             // Nothing is read: only that it was hung up is of interest.
