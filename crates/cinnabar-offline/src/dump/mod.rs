@@ -225,7 +225,12 @@ fn log(
     watch: &mut dyn Watch,
     emit: Emit<'_>,
 ) -> ControlFlow<()> {
-    let segments = chunks::choose(chunks::held(superblock), None);
+    let mut segments = chunks::choose(chunks::held(superblock), None);
+    // A superblock may speak of more segments than the device has.
+    let geometry = &superblock.geometry;
+    let has =
+        source.blocks().saturating_sub(geometry.log).div_ceil(geometry.segment_slots().into());
+    segments.retain(|segment| u64::from(*segment) < has);
     let mut flow = ControlFlow::Continue(());
     chunks::Walker::new(source, superblock, false).walk(&segments, watch, &mut |segment, found| {
         flow = found.iter().try_for_each(|chunk| {

@@ -152,7 +152,8 @@ fn volume(line: Line, record: &Record) -> Line {
         .with("gaps", record.gaps.len())
 }
 
-/// The headers of all chunks, those that earlier uses of a segment have left behind, too.
+/// The headers of all chunks, those that earlier uses of a segment have left behind, too. A superblock may speak
+/// of more segments than the device has.
 fn chunks(
     source: &(impl Source + ?Sized),
     (uuid, segments): ([u8; 16], u32),
@@ -162,9 +163,13 @@ fn chunks(
 ) -> ControlFlow<()> {
     let mut pages = vec![MetaPage::zeroed(); SEGMENT_PAGES as usize];
     for segment in 0..segments {
-        watch.at("segments", segment.into(), segments.into());
         let first = segment * SEGMENT_PAGES;
-        source.read(offset_of(first) / BLOCK_BYTES, &mut pages);
+        let begin = offset_of(first) / BLOCK_BYTES;
+        if begin >= source.blocks() {
+            break;
+        }
+        watch.at("segments", segment.into(), segments.into());
+        source.read(begin, &mut pages);
         let mut page = 0;
         while page < SEGMENT_PAGES {
             let (slot, bytes) = (first + page, &pages[page as usize]);

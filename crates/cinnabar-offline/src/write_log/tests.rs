@@ -196,6 +196,31 @@ fn a_hostile_log_costs_no_more_than_an_error() {
     assert!(opened > 30, "{opened}");
 }
 
+/// Eight seconds went by over segments that the device does not have.
+#[test]
+fn a_dump_ends_where_the_device_does() {
+    use crate::Image;
+    use crate::dump::{DumpOptions, Part};
+    use cinnabar_writeback::format::SEGMENT_PAGES;
+    struct Steps(u64);
+    impl Watch for Steps {
+        fn at(&mut self, _: &'static str, _: u64, _: u64) {
+            self.0 += 1;
+        }
+    }
+    let site = Site::new();
+    let image = Image::open(&site.path("log")).expect("it opens");
+    let mut copies = recognise(&image).expect("it is a log");
+    for copy in copies.iter_mut().flatten() {
+        copy.segments = 0x20_008;
+    }
+    let options = DumpOptions { parts: vec![Part::Chunks], entries: true, shard: None };
+    let (mut steps, mut emit) = (Steps(0), |_| std::ops::ControlFlow::Continue(()));
+    dump(&image, "log", &copies, &options, &mut steps, &mut emit).expect("it is dumped");
+    let most = LOG_BYTES / BLOCK_BYTES / u64::from(SEGMENT_PAGES);
+    assert!((1..=most).contains(&steps.0), "{} segments of {most} were looked at", steps.0);
+}
+
 /// A log on two devices that both hold everything, at work.
 fn mirrored(site: &Site) -> Session {
     let paths = ["log", "mirror"].map(|name| site.path(name));
