@@ -13,6 +13,7 @@
 pub mod cli;
 mod error;
 mod failure;
+mod shown;
 mod table;
 pub mod toml_reader;
 pub mod unit;
@@ -20,6 +21,7 @@ pub mod units;
 
 pub use error::{ConfigError, suggest};
 pub use failure::Failure;
+pub use shown::{seen, shown};
 pub use table::Table;
 pub use unit::{Unit, percent, percent_of};
 pub use units::{parse_duration, parse_size, show_size, write_size};

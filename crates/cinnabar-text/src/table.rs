@@ -1,5 +1,7 @@
 //! The one table: rows under a header, as text for a terminal; pages have it as HTML.
 
+use crate::shown;
+
 /// Narrower than this, a text in several lines reads worse than one that the terminal cuts.
 const WRAPPED_MIN: usize = 20;
 
@@ -50,8 +52,15 @@ impl Table {
         self.rows.push(row);
     }
 
-    /// The table as text of at most `room` columns, if that can be done; `None`: all there is.
+    /// The table as text of at most `room` columns, if that can be done; `None`: all there is. Characters of
+    /// its cells that nobody sees are [written out](shown).
     pub fn render(&self, room: Option<usize>) -> String {
+        let cells = |row: &Vec<String>| row.iter().map(|cell| shown(cell).into_owned()).collect();
+        let rows = self.rows.iter().map(cells).collect();
+        Self { rows, ..self.clone() }.rendered(room)
+    }
+
+    fn rendered(&self, room: Option<usize>) -> String {
         let mut columns = self.columns();
         let mut hidden = Vec::new();
         for name in self.least {
@@ -145,6 +154,15 @@ fn wrapped(text: &str, room: usize, indent: usize) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Rows could be made to look like others.
+    #[test]
+    fn a_cell_shows_what_is_in_it() {
+        let table = Table::new(1, &["name", "n"]);
+        let table = table.row(["vm1", "1"]).row(["\u{202E}1mv", "2"]).row(["vm1\u{200B}", "3"]);
+        let text = "name         n\nvm1          1\n\\u{202e}1mv  2\nvm1\\u{200b}  3\n";
+        assert_eq!(table.render(None), text);
+    }
 
     #[test]
     fn columns_are_aligned() {

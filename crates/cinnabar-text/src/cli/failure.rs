@@ -1,6 +1,6 @@
 //! How a command's failure is printed.
 
-use crate::Failure;
+use crate::{Failure, shown};
 use std::io::Write;
 
 /// Prints a failure to stderr: its line, then its hint.
@@ -14,6 +14,10 @@ pub fn print(failure: &Failure) {
 
 /// Its lines.
 pub(super) fn text(failure: &Failure) -> String {
-    let error = format!("error: {}\n", failure.message);
-    if failure.hint.is_empty() { error } else { error + &format!("hint: {}\n", failure.hint) }
+    let error = format!("error: {}\n", shown(&failure.message));
+    if failure.hint.is_empty() {
+        error
+    } else {
+        error + &format!("hint: {}\n", shown(&failure.hint))
+    }
 }

@@ -2,7 +2,7 @@
 //!
 //! A reader that goes away early (`| head`) ends the command quietly.
 
-use crate::{Failure, Table, percent_of};
+use crate::{Failure, Table, percent_of, seen};
 use clap::ValueEnum;
 use serde::Serialize;
 use std::io::{ErrorKind, IsTerminal, Write};
@@ -28,12 +28,12 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes text.
+/// Writes text for people: characters in it that nobody sees are [written out](seen).
 ///
 /// # Errors
 /// As [`bytes`].
 pub fn text(text: &str) -> Result<(), Failure> {
-    bytes(text.as_bytes())
+    bytes(seen(text).as_bytes())
 }
 
 /// Writes an object as one line of JSON, or several if people read it.
@@ -47,7 +47,7 @@ pub fn json(value: &impl Serialize) -> Result<(), Failure> {
         serde_json::to_string(value)
     };
     let line = written.map_err(|error| Failure::at_run_time(error.to_string(), ""))?;
-    text(&(line + "\n"))
+    bytes((line + "\n").as_bytes())
 }
 
 /// `87.5%`: so many of a whole, short for columns; `-` of nothing.

@@ -84,7 +84,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         match (args.json, &watch) {
             (true, _) => {
                 object["windows"] = serde_json::json!(windows);
-                output::text(&format!("{object}\n"))?;
+                output::bytes(format!("{object}\n").as_bytes())?;
             }
             (false, None) => return output::text(&render(&report, &[])),
             (false, Some(_)) => show(&render(&report, &windows))?,

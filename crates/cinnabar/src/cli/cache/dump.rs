@@ -4,8 +4,8 @@ use super::Watcher;
 use cinnabar_offline::Image;
 use cinnabar_offline::dump::{DumpOptions, Line, Part, dump};
 use cinnabar_offline::write_log;
-use cinnabar_text::Failure;
 use cinnabar_text::cli::output;
+use cinnabar_text::{Failure, seen};
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 
@@ -61,10 +61,10 @@ fn dump_one(args: &Args, path: &Path) -> Result<(), Failure> {
     let mut written = Ok(());
     let mut emit = |line: Line| {
         let line = if is_half { line.of_device(&device) } else { line };
-        text += &if args.json { line.to_json() } else { line.to_string() };
+        text += &if args.json { line.to_json() } else { seen(&line.to_string()).into_owned() };
         text.push('\n');
         if text.len() >= BYTES_A_WRITE {
-            written = output::text(&text);
+            written = output::bytes(text.as_bytes());
             text.clear();
         }
         if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
@@ -76,6 +76,6 @@ fn dump_one(args: &Args, path: &Path) -> Result<(), Failure> {
     };
     drop(line);
     written?;
-    output::text(&text)?;
+    output::bytes(text.as_bytes())?;
     Ok(dumped?)
 }

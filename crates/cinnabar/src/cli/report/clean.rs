@@ -1,23 +1,9 @@
 //! What must not leave the host: secrets always, names if that is asked for.
 
+use super::secrets::{REDACTED, is_secret, without_user_info, without_values};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
-
-/// What stands for a secret.
-const REDACTED: &str = "REDACTED";
-/// A key that ends so has a secret for a value. `token_file` does not: a path is none.
-const SECRETS: [&str; 9] = [
-    "password",
-    "passwd",
-    "passphrase",
-    "secret",
-    "token",
-    "credential",
-    "credentials",
-    "key",
-    "bearer",
-];
 
 /// Names that are replaced.
 #[derive(Debug, Default)]
@@ -68,9 +54,10 @@ impl Cleaner {
                 in_key = !line.contains("-----END ");
                 continue;
             }
-            clean += &self.line(line);
+            clean += line;
         }
-        clean
+        // Values may go on for some lines, too.
+        without_values(&clean).split_inclusive('\n').map(|line| self.line(line)).collect()
     }
 
     /// Strings within a value, without secrets; keys and numbers stay.
@@ -81,7 +68,9 @@ impl Cleaner {
             Value::Object(fields) => {
                 for (key, value) in fields {
                     match value {
-                        Value::String(text) if is_secret(key) => REDACTED.clone_into(text),
+                        Value::String(_) | Value::Array(_) | Value::Object(_) if is_secret(key) => {
+                            *value = REDACTED.into();
+                        }
                         value => self.json(value),
                     }
                 }
@@ -91,86 +80,12 @@ impl Cleaner {
     }
 
     fn line(&self, line: &str) -> String {
-        let line = without_user_info(&without_values(line));
+        let line = without_user_info(line);
         let Some(names) = &self.names else { return line };
         // First whole names, then what looks like an address.
         let line = names.iter().fold(line, |line, (name, other)| replaced(&line, name, other));
         without_addresses(&line)
     }
-}
-
-/// Whether a key's value is a secret.
-fn is_secret(key: &str) -> bool {
-    let key = key.to_ascii_lowercase();
-    let key = key.trim_matches(['"', '\'']);
-    // `token_secret`, `chap-password` and `key` are, `monkey` is not.
-    SECRETS.iter().any(|secret| {
-        key.strip_suffix(secret)
-            .is_some_and(|front| front.is_empty() || front.ends_with(['_', '-', '.']))
-    })
-}
-
-const fn is_word(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.')
-}
-
-/// `key = "value"`, `key: value`, `key=value` and `Bearer value`, for keys of secrets.
-fn without_values(line: &str) -> String {
-    let mut clean = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = rest.find(is_word) {
-        let end = rest[at..].find(|c| !is_word(c)).map_or(rest.len(), |length| at + length);
-        let word = &rest[at..end];
-        clean += &rest[..end];
-        rest = &rest[end..];
-        if !is_secret(word) {
-            continue;
-        }
-        // A quote that ends the key, blanks, one sign, blanks.
-        let behind = rest.trim_start_matches(['"', '\'', ' ', '\t']);
-        let value = match behind.strip_prefix(['=', ':']) {
-            Some(value) => value.trim_start_matches([' ', '\t']),
-            None if word.eq_ignore_ascii_case("bearer") => behind,
-            None => continue,
-        };
-        clean += &rest[..rest.len() - value.len()];
-        let (start, length) = match value.chars().next() {
-            Some(quote @ ('"' | '\'')) => (1, value[1..].find(quote).unwrap_or(value.len() - 1)),
-            _ => (
-                0,
-                value
-                    .find(|c: char| c.is_whitespace() || ",;&\"'".contains(c))
-                    .unwrap_or(value.len()),
-            ),
-        };
-        clean += &value[..start];
-        if length > 0 {
-            clean += REDACTED;
-        }
-        rest = &value[start + length..];
-    }
-    clean + rest
-}
-
-/// `scheme://user:password@host` without the password.
-fn without_user_info(line: &str) -> String {
-    let mut clean = String::with_capacity(line.len());
-    let mut rest = line;
-    while let Some(at) = rest.find("://") {
-        let (front, behind) = rest.split_at(at + 3);
-        clean += front;
-        let end = behind.find(|c: char| c.is_whitespace() || "/\"',?#<>".contains(c));
-        let (authority, tail) = behind.split_at(end.unwrap_or(behind.len()));
-        let parts = authority
-            .rsplit_once('@')
-            .and_then(|(user, host)| Some((user.split_once(':')?.0, host)));
-        match parts {
-            Some((user, host)) => clean.extend([user, ":", REDACTED, "@", host]),
-            None => clean += authority,
-        }
-        rest = tail;
-    }
-    clean + rest
 }
 
 /// A name that is not part of another word replaced.

@@ -5,6 +5,7 @@ mod bundle;
 mod clean;
 mod collect;
 mod host;
+mod secrets;
 
 use super::client::Daemon;
 use bundle::{Bundle, Content, Missing};
