@@ -171,6 +171,12 @@ impl Disk {
         self.identity.clone()
     }
 
+    /// What is under way, and whatever comes, fails at once from now on. Writes that have left this host may
+    /// still be carried out. False if that can't be done: then what is under way is waited for as before.
+    pub fn give_up(&self) -> bool {
+        self.remote().is_some_and(Remote::give_up)
+    }
+
     /// What is wrong with it, if anything is: a flush failed, or its server is out of reach.
     pub fn trouble(&self) -> Option<String> {
         let failed = self.sync_failure().map(|errno| {

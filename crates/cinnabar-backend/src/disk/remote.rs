@@ -66,6 +66,19 @@ impl Remote {
         each!(self, client => client.flush())
     }
 
+    /// See [`Disk::give_up`](super::Disk::give_up).
+    pub(super) fn give_up(&self) -> bool {
+        match self {
+            Self::Nbd(client) => {
+                client.give_up();
+                true
+            }
+            #[cfg(feature = "ceph")]
+            Self::Rbd(_) => false,
+            Self::Hybrid(_) => false,
+        }
+    }
+
     /// Why it is out of reach, if it is.
     pub(super) fn trouble(&self) -> Option<String> {
         each!(self, client => client.trouble())

@@ -50,6 +50,8 @@ pub(super) struct Mail {
     pub(super) closed: bool,
     /// New connections are wanted: the export has grown.
     pub(super) renew: bool,
+    /// The server is not waited for any more.
+    pub(super) given_up: bool,
     /// The other way: why the server is out of reach.
     trouble: Option<String>,
     /// And a flush that it failed. It sticks, as that of a file does (`disk::durable`): a server may
@@ -125,6 +127,11 @@ impl Client {
     /// Connects again: servers refuse what is beyond the size that a connection began with.
     pub(crate) fn renew(&self) {
         self.mailbox.put(|mail| mail.renew = true);
+    }
+
+    /// See [`Disk::give_up`](crate::Disk::give_up).
+    pub(crate) fn give_up(&self) {
+        self.mailbox.put(|mail| mail.given_up = true);
     }
 
     /// Why the server is out of reach, if it is.
@@ -210,7 +217,7 @@ impl Mailbox {
         let mut mail = self.lock();
         let quiet = mail.tasks.is_empty() && mail.news.is_empty();
         change(&mut mail);
-        let ring = quiet || mail.closed;
+        let ring = quiet || mail.closed || mail.given_up;
         drop(mail);
         if ring {
             // It fails only when it has rung 2^64 - 2 times unheard.

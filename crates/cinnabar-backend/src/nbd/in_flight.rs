@@ -4,6 +4,8 @@ use slab::Slab;
 
 /// Stretches of a read that have arrived and do not touch: no honest server cuts one finer.
 const STRETCHES_MAX: usize = 1024;
+/// Error chunks of a request: servers send one, or one for each bad part of a read.
+pub(super) const ERRORS_MAX: u8 = 16;
 
 /// What was asked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct Flight {
     arrived: Vec<(u32, u32)>,
     /// The first error that a chunk told.
     pub(super) error: Option<u32>,
+    /// Chunks that told an error.
+    errors: u8,
 }
 
 /// See the module.
@@ -67,6 +71,7 @@ impl InFlight {
             sent: false,
             arrived,
             error: None,
+            errors: 0,
         });
         cookie
     }
@@ -105,6 +110,13 @@ impl InFlight {
 }
 
 impl Flight {
+    /// Notes an error that a chunk tells; the first one is the answer. False if there are too many.
+    pub(super) fn fail(&mut self, number: u32) -> bool {
+        self.error.get_or_insert(number);
+        self.errors += 1;
+        self.errors <= ERRORS_MAX
+    }
+
     /// Notes that a stretch of a read arrives. False if it is not inside, was there already, or
     /// leaves too many pieces.
     pub(super) fn arrive(&mut self, at: u64, len: u64) -> bool {

@@ -154,8 +154,9 @@ impl Receiver {
                 let Some(field) = input.get(..4) else { return Ok(None) };
                 let flight = in_flight.get_mut(cookie).ok_or(UNKNOWN)?;
                 // An error of nothing is an error all the same.
-                let number = be32(field, 0).max(1);
-                flight.error.get_or_insert(number);
+                if !flight.fail(be32(field, 0).max(1)) {
+                    return Err(Violation("error after error, without an end"));
+                }
                 self.state = State::Skip { cookie, len: len - 4, last };
                 Ok(Some(4))
             }

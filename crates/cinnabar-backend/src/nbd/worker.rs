@@ -51,6 +51,8 @@ pub(super) struct Worker {
     told: Option<Instant>,
     /// New connections are wanted, as soon as no write is under way on those that there are.
     renew: bool,
+    /// The server is not waited for, nor dialed, any more.
+    given_up: bool,
     next_look: Instant,
     /// When the connections that there are, or were last, were made.
     connected: Instant,
@@ -61,7 +63,7 @@ pub(super) struct Worker {
 /// The server is out of reach.
 struct Outage {
     since: Instant,
-    /// The server is there but not what it was: jobs are not kept waiting.
+    /// The server is there but not what it was, or was given up: jobs are not kept waiting.
     refused: bool,
 }
 
@@ -89,6 +91,7 @@ impl Worker {
             dialing: None,
             told: None,
             renew: false,
+            given_up: false,
             next_look: Instant::now(),
             connected: Instant::now(),
             answers: Vec::new(),
@@ -121,8 +124,29 @@ impl Worker {
         for (outage, news) in mail.news {
             self.hear(outage, news);
         }
-        self.renew |= mail.renew;
+        self.renew |= mail.renew && !self.given_up;
+        if mail.given_up && !self.given_up {
+            self.give_up();
+        }
         mail.closed
+    }
+
+    /// All there is fails, and what comes. Writes that the server has got can't be called back: it may still
+    /// carry them out.
+    fn give_up(&mut self) {
+        (self.given_up, self.renew) = (true, false);
+        let reason = "it was given up";
+        tracing::warn!(server = %self.target.spec, under_way = self.jobs.len(), "an NBD server is given up");
+        self.links.clear();
+        self.ready.clear();
+        self.dialing = None;
+        // What an earlier attempt still brings is not heard.
+        self.outages += 1;
+        self.outage = Some(Outage { since: Instant::now(), refused: true });
+        self.mailbox.set_trouble(Some(reason.into()));
+        for job in self.jobs.drain() {
+            job.finish(Err(Errno::TIMEDOUT));
+        }
     }
 
     fn close(mut self) {
@@ -217,7 +241,8 @@ impl Worker {
         self.polls.push(libc::pollfd { fd: bell, events: libc::POLLIN, revents: 0 });
         self.polls.extend(self.links.iter().map(Link::poll));
         // While no attempt is under way, the next look is also the next attempt.
-        let at_rest = self.jobs.is_empty() && (self.outage.is_none() || self.dialing.is_some());
+        let at_rest = self.jobs.is_empty()
+            && (self.outage.is_none() || self.dialing.is_some() || self.given_up);
         let timeout = if at_rest {
             -1
         } else {
@@ -428,7 +453,7 @@ impl Worker {
         if now < self.next_look {
             return;
         }
-        if self.outage.is_some() && self.dialing.is_none() {
+        if self.outage.is_some() && self.dialing.is_none() && !self.given_up {
             self.dial();
         }
         let give_up = self.target.spec.give_up;

@@ -1,6 +1,7 @@
 //! A server that says what the test wants.
 
 use super::*;
+use crate::nbd::in_flight::ERRORS_MAX;
 use proptest::prelude::*;
 
 /// Requests with memory, and what came of them.
@@ -159,6 +160,19 @@ fn an_error_may_come_amid_data() {
     ];
     rig.feed(&said.concat(), 9).expect("all is well");
     assert_eq!(rig.books.answered, [(1, Some(1)), (0, Some(5))], "an error of 0 is one");
+}
+
+/// They cost a part of a processor for as long as the server sent them.
+#[test]
+fn errors_of_a_request_have_an_end() {
+    let flood = |count: usize| {
+        let mut rig = Rig::new(Dialect::Structured);
+        let one = error(rig.cookies[0], 0, 5, b"sector");
+        (rig.feed(&one.repeat(count), 7), rig.books.answered.len())
+    };
+    let most = usize::from(ERRORS_MAX);
+    assert_eq!(flood(most), (Ok(()), 0), "a read of bad sectors");
+    assert_eq!(flood(most + 1).0, Err(Violation("error after error, without an end")));
 }
 
 #[test]

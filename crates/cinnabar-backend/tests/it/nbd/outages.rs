@@ -213,6 +213,41 @@ fn requests_are_given_up_in_the_end() {
     });
 }
 
+/// A volume that is removed by force waits no longer than it is told to.
+#[test]
+fn a_server_is_given_up_for_good() {
+    both(|mode| {
+        for away in [false, true] {
+            let folder = tempfile::tempdir().expect("a folder");
+            let (path, text) = place(&folder, "");
+            let mut server = Server::start(&path, Manner::of_size(MIB));
+            let mut volume = Volume::open(mode, &text);
+            server.script(|_| Deed::Ignore);
+            volume.submit(1, write_op(0, &[1; 4096], false));
+            volume.submit(2, JobOp::Flush);
+            until("it has come", || !server.take_asked().is_empty());
+            if away {
+                server.kill();
+                until("it is noticed", || volume.disk.trouble().is_some());
+            }
+            assert!(volume.disk.give_up());
+            for told in volume.all(2) {
+                let Told::Done(done) = told else { panic!("a restart") };
+                assert_eq!(done.result, Err(Errno::TIMEDOUT));
+            }
+            // It does not come back, even if the server does.
+            server.script(|_| Deed::Serve);
+            if away {
+                server.revive();
+            }
+            std::thread::sleep(Duration::from_millis(300));
+            volume.submit(3, write_op(0, &[2; 4096], false));
+            let Some(Told::Done(done)) = volume.all(1).pop() else { panic!("a restart") };
+            assert_eq!(done.result, Err(Errno::IO));
+        }
+    });
+}
+
 #[test]
 fn a_server_that_has_shrunk_is_refused() {
     let folder = tempfile::tempdir().expect("a folder");
