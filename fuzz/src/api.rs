@@ -4,6 +4,7 @@
 use crate::served;
 use axum::Router;
 use cinnabar_config::ApiConfig;
+use cinnabar_control::peer::Peer;
 use cinnabar_control::server::{Listen, serve};
 use cinnabar_control::{Control, Phase, http};
 use cinnabar_messages::{DataStatus, Message, Waker, channel};
@@ -56,9 +57,9 @@ struct Once(Cell<Option<DuplexStream>>);
 impl Listen for Once {
     type Stream = DuplexStream;
     type Opening = std::future::Ready<std::io::Result<DuplexStream>>;
-    async fn next(&self) -> std::io::Result<Self::Opening> {
+    async fn next(&self) -> std::io::Result<(Peer, Self::Opening)> {
         match self.0.take() {
-            Some(stream) => Ok(std::future::ready(Ok(stream))),
+            Some(stream) => Ok((Peer::Unknown, std::future::ready(Ok(stream)))),
             None => pending().await,
         }
     }
@@ -78,8 +79,7 @@ impl Site {
         std::fs::write(&token, TOKEN).expect("it is ours");
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&token, private).expect("it is ours");
-        let allowed_hosts = vec!["cache.example".into()];
-        let api = ApiConfig { token_file: Some(token), allowed_hosts, page: true };
+        let api = ApiConfig { token_file: Some(token), page: true };
         let plane = Arc::new(DataPlane {
             status: served::status(),
             queue: Mutex::default(),
@@ -89,7 +89,7 @@ impl Site {
         *plane.queue.lock().expect("nothing panics with it") = Some(queue);
         let control = Control::new("/none".into(), "/none/control.sock".into(), LIFE_MAX);
         control.enter(Phase::Serving(commands));
-        let routes = http::router(&control, Some(&api));
+        let routes = http::router(&control, &["cache.example".into()], Some(&api));
         let mut runtime = tokio::runtime::Builder::new_current_thread();
         // Time passes when nothing else happens.
         let runtime = runtime

@@ -1,4 +1,5 @@
-//! The keys of `[control]` that serve the control API over HTTP, all of it or what other daemons ask.
+//! The keys of `[control]` that serve HTTP: the names of the address, the control API there, and what other
+//! daemons ask.
 
 use super::values::normal;
 use super::{ApiConfig, PeersConfig};
@@ -21,20 +22,17 @@ pub(super) fn read_api(
 ) -> Result<Option<ApiConfig>, ConfigError> {
     let api = section.flag("api")?;
     let token_file = section.string("token_file")?;
-    let hosts = section.scalars("allowed_hosts")?;
     let page = section.flag("page")?;
     let Some(api) = api.filter(|api| api.value) else {
         let found = [
             token_file.map(|file| ("token_file", file.line)),
-            hosts.map(|hosts| ("allowed_hosts", hosts.first().map_or(0, |host| host.line))),
             page.filter(|page| page.value).map(|page| ("page", page.line)),
         ];
         return match found.into_iter().flatten().next() {
             None => Ok(None),
             Some((key, line)) => {
                 let hint = "add api = true, to serve the control API over HTTP";
-                let line = (line > 0).then_some(line);
-                Err(source.error(line, format!("{key} without api"), hint))
+                Err(source.error(Some(line), format!("{key} without api"), hint))
             }
         };
     };
@@ -49,17 +47,27 @@ pub(super) fn read_api(
         }
         Ok(normal(&base.join(&file.value)))
     });
-    let hosts = hosts.unwrap_or_default();
+    let page = page.is_none_or(|page| page.value);
+    Ok(Some(ApiConfig { token_file: token_file.transpose()?, page }))
+}
+
+/// Reads the names under which the HTTP address is served; `http` tells whether there is one.
+pub(super) fn read_allowed_hosts(
+    source: Source<'_>,
+    section: &mut Section<'_>,
+    http: bool,
+) -> Result<Vec<String>, ConfigError> {
+    let Some(hosts) = section.scalars("allowed_hosts")? else { return Ok(Vec::new()) };
+    if !http {
+        let hint = "add http = \"127.0.0.1:9320\"";
+        let line = hosts.first().map(|host| host.line);
+        return Err(source.error(line, "allowed_hosts without http", hint));
+    }
     if let Some(more) = hosts.get(HOSTS_MAX) {
         let message = format!("allowed_hosts has more than {HOSTS_MAX} names");
         return Err(source.error(Some(more.line), message, "name those that clients use"));
     }
-    let allowed_hosts = hosts.iter().map(|host| allowed_host(source, host));
-    Ok(Some(ApiConfig {
-        token_file: token_file.transpose()?,
-        allowed_hosts: allowed_hosts.collect::<Result<_, _>>()?,
-        page: page.is_none_or(|page| page.value),
-    }))
+    hosts.iter().map(|host| allowed_host(source, host)).collect()
 }
 
 /// Reads where daemons on other hosts may ask for volumes, and the file of the token that they bring: both,

@@ -125,10 +125,7 @@ pub fn cache_keys(old: &CacheConfig, new: &CacheConfig) -> Vec<&'static str> {
 pub fn control_keys(old: &ControlConfig, new: &ControlConfig) -> Vec<&'static str> {
     let (mut old, mut keys) = (old.clone(), Vec::new());
     if let (Some(before), Some(after)) = (&mut old.api, &new.api) {
-        keys.extend(differing!(&*before, after;
-            "token_file": token_file,
-            "allowed_hosts": allowed_hosts,
-        ));
+        keys.extend(differing!(&*before, after; "token_file": token_file));
         before.clone_from(after);
     }
     if let (Some(before), Some(after)) = (&mut old.http_tls, &new.http_tls) {
@@ -150,6 +147,7 @@ pub fn control_keys(old: &ControlConfig, new: &ControlConfig) -> Vec<&'static st
         "socket_group": socket_group,
         "http": http,
         "http_tls": http_tls,
+        "allowed_hosts": allowed_hosts,
         "api": api,
         "peers": peers,
         "stop_wait_s": stop_wait_max,

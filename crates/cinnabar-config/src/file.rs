@@ -1,7 +1,7 @@
 //! From the text of a configuration file to a [`Config`].
 
 use super::checks::{check_log_mirror, warnings};
-use super::control_api::{read_api, read_peers};
+use super::control_api::{read_allowed_hosts, read_api, read_peers};
 use super::looks::Looks;
 use super::manager::read_manager;
 use super::sections::{read_groups, read_volumes};
@@ -395,13 +395,14 @@ fn read_control(
     base: &Path,
 ) -> Result<ControlConfig, ConfigError> {
     let (mut socket, mut socket_group, mut http, mut stop_wait) = (None, None, None, None);
-    let (mut api, mut peers, mut http_tls) = (None, None, None);
+    let (mut api, mut peers, mut http_tls, mut allowed_hosts) = (None, None, None, Vec::new());
     if let Some(mut section) = section {
         socket = section.string("socket")?;
         socket_group = section.string("socket_group")?;
         http = section.string("http")?;
         stop_wait = section.number("stop_wait_s")?;
         http_tls = read_http_tls(source, &mut section, tls, http.is_some())?;
+        allowed_hosts = read_allowed_hosts(source, &mut section, http.is_some())?;
         api = read_api(source, &mut section, base, http.is_some())?;
         peers = read_peers(source, &mut section, base)?;
         section.finish()?;
@@ -420,6 +421,7 @@ fn read_control(
         socket_group: socket_group.map(|group| group.value),
         http: http.map(|http| http_address(source, &http, http_tls.as_ref())).transpose()?,
         http_tls,
+        allowed_hosts,
         api,
         peers,
         stop_wait_max: wait(source, "stop_wait_s", stop_wait.as_ref(), STOP_WAIT_S)?,

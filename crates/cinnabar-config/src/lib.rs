@@ -94,6 +94,9 @@ pub struct ControlConfig {
     pub http: Option<SocketAddr>,
     /// HTTP is served over TLS; `None`: in plain text.
     pub http_tls: Option<HttpTls>,
+    /// Names of hosts, in lower case, that requests to `http` may be sent to, beside IP addresses and
+    /// `localhost`.
+    pub allowed_hosts: Vec<String>,
     /// The control API at the same address; `None`: on the control socket only.
     pub api: Option<ApiConfig>,
     /// Where daemons on other hosts ask for volumes; `None`: nowhere but at `http`.
@@ -138,16 +141,13 @@ pub struct PeersConfig {
 pub struct ApiConfig {
     /// Holds the token that changes need; `None`: nothing may be changed.
     pub token_file: Option<PathBuf>,
-    /// Names of hosts, in lower case, that requests may be sent to, beside IP addresses and
-    /// `localhost`.
-    pub allowed_hosts: Vec<String>,
     /// The page for people is served beside it.
     pub page: bool,
 }
 
 impl Default for ApiConfig {
     fn default() -> Self {
-        Self { token_file: None, allowed_hosts: Vec::new(), page: true }
+        Self { token_file: None, page: true }
     }
 }
 

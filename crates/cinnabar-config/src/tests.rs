@@ -193,7 +193,7 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("[control]\nsocket_group = \"\"\n", 5, "socket_group is empty", "a group of this host"),
     ("[control]\napi = 1\n", 5, "must be true or false", "true"),
     ("[control]\ntoken_file = \"t\"\n", 5, "token_file without api", "api = true"),
-    ("[control]\napi = false\nallowed_hosts = [\"a\"]\n", 6, "without api", "api = true"),
+    ("[control]\nallowed_hosts = [\"a\"]\n", 5, "allowed_hosts without http", "127.0.0.1:9320"),
     ("[control]\npage = true\n", 5, "page without api", "api = true"),
     ("[control]\nhttp = \"[::1]:1\"\napi = true\ntoken_file = \"\"\n", 7, "not a path", "0600"),
     (
@@ -514,10 +514,19 @@ fn the_api_over_http_is_off_unless_it_is_asked_for() {
     let peers = peers.expect("there are some");
     assert_eq!(peers.address, "10.0.0.1:9321".parse().expect("an address"));
     assert!(peers.token_file.is_absolute(), "{peers:?}");
-    let api = control("api = true\ntoken_file = \"t\"\nallowed_hosts = [\"Cache.Example\"]\n").api;
-    let api = api.expect("it is on");
+    let api = control("api = true\ntoken_file = \"t\"\n").api.expect("it is on");
     assert_eq!(api.token_file.as_deref(), Some(Path::new("/base/t")));
-    assert_eq!(api.allowed_hosts, ["cache.example"]);
+}
+
+#[test]
+fn names_of_the_address_need_no_api() {
+    for more in ["", "api = true\n"] {
+        let text =
+            format!("[control]\nhttp = \"[::1]:1\"\n{more}allowed_hosts = [\"Cache.Example\"]\n");
+        let control = parse(&with(&text)).expect(more).control;
+        assert_eq!(control.allowed_hosts, ["cache.example"]);
+    }
+    assert!(parse(&with("")).expect("it is fine").control.allowed_hosts.is_empty());
 }
 
 #[test]

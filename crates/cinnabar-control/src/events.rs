@@ -54,7 +54,7 @@ pub(super) async fn events(
 ) -> Answer<Response> {
     // A daemon that starts or stops says so.
     control.commands()?;
-    let (place, news) = control.observer.listen().ok_or_else(too_many)?;
+    let (place, news) = control.observer.listen(life.peer()).ok_or_else(too_many)?;
     life.holds(place);
     let last = headers.get(LAST_EVENT).and_then(|value| value.to_str().ok());
     let begin = Begin::of(&control.observer, last);
@@ -66,7 +66,10 @@ pub(super) async fn events(
 fn too_many() -> CommandError {
     CommandError::new(
         CommandErrorKind::Limit,
-        format!("{LISTENERS_MAX} clients listen to events, which is the most at a time"),
+        format!(
+            "too many clients listen to events: {LISTENERS_MAX} may at a time, and of one account or \
+             host no more than it leaves free"
+        ),
         "end one of them, or ask for the status now and then",
     )
 }

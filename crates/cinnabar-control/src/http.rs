@@ -3,6 +3,7 @@
 
 use super::Control;
 use super::api::{self, ready};
+use super::headers::strict;
 use super::ui;
 use axum::Router;
 use axum::extract::State;
@@ -18,20 +19,30 @@ use std::path::Path;
 use std::sync::Arc;
 
 /// The routes of the HTTP address: metrics, and the control API and the page if they are served there.
-pub fn router(control: &Arc<Control>, api: Option<&ApiConfig>) -> Router {
+///
+/// Whatever is served, pages of other hosts and origins read nothing, and only top-level navigations may
+/// come from other sites.
+pub fn router(control: &Arc<Control>, allowed_hosts: &[String], api: Option<&ApiConfig>) -> Router {
     let metrics = Router::new().route("/metrics", get(metrics));
-    let Some(ApiConfig { token_file, allowed_hosts, page }) = api else {
-        return metrics.route("/v1/ready", get(ready)).with_state(Arc::clone(control));
+    let (routes, token_file) = match api {
+        None => {
+            let few = metrics.route("/v1/ready", get(ready));
+            (few.with_state(Arc::clone(control)), None)
+        }
+        Some(ApiConfig { token_file, page }) => {
+            let metrics = metrics.with_state(Arc::clone(control));
+            let mut routes = api::router(Arc::clone(control)).merge(metrics);
+            if *page {
+                routes = routes.merge(ui::routes(control, token_file.is_some()));
+            }
+            (routes, token_file.clone())
+        }
     };
-    let hosts = Hosts::new(allowed_hosts.iter().cloned());
-    let guard = Arc::new(Guard::new(hosts, token_file.clone()));
-    let both = api::router(Arc::clone(control)).merge(metrics.with_state(Arc::clone(control)));
-    let guard = from_fn_with_state(guard, cinnabar_api::guard);
-    if !*page {
-        return both.layer(guard);
-    }
-    let page = ui::routes(control, token_file.is_some());
-    both.merge(page).layer(guard).layer(from_fn(ui::strict))
+    let guard = Arc::new(Guard::new(Hosts::new(allowed_hosts.iter().cloned()), token_file));
+    routes
+        .layer(from_fn(cinnabar_api::same_site))
+        .layer(from_fn_with_state(guard, cinnabar_api::guard))
+        .layer(from_fn(strict))
 }
 
 /// The routes of the address for daemons on other hosts: the hand-over of a volume and what comes along
@@ -39,7 +50,7 @@ pub fn router(control: &Arc<Control>, api: Option<&ApiConfig>) -> Router {
 pub fn peers(control: &Arc<Control>, token_file: &Path) -> Router {
     let guard = Arc::new(Guard::of_all(token_file.to_owned()));
     let routes = api::finished(api::peer_routes(), Arc::clone(control));
-    routes.layer(from_fn_with_state(guard, cinnabar_api::guard))
+    routes.layer(from_fn_with_state(guard, cinnabar_api::guard)).layer(from_fn(strict))
 }
 
 async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Response {

@@ -7,6 +7,7 @@
 // They panic where stdout or stderr can't be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+mod accounts;
 pub mod actions;
 pub mod api;
 pub mod configured;
@@ -17,18 +18,23 @@ mod fake;
 mod files;
 #[cfg(test)]
 mod flood;
+mod headers;
 mod history;
 pub mod http;
 pub mod life;
 pub mod migrate;
 pub mod observer;
 pub mod path;
+pub mod peer;
 mod persist;
+mod places;
 pub mod policy;
 pub mod recordings;
 pub mod reload;
+mod reserve;
 pub mod server;
 pub mod socket;
+mod stall;
 #[cfg(test)]
 mod tests;
 pub mod tls;

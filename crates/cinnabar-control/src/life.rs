@@ -1,38 +1,60 @@
 //! How long a connection to the control plane may live.
 
+use super::peer::Peer;
+use std::any::Any;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::OwnedSemaphorePermit;
 use tokio::time::{Instant, timeout_at};
 
 /// A life that was made shorter is noticed after so long.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
 
+/// A client that takes nothing of an answer for so long is let go.
+const ANSWER_STALL_MAX: Duration = Duration::from_secs(10);
+
 /// Of one connection; the request handlers find it among a request's extensions.
 #[derive(Clone, Debug)]
-pub struct Life(Arc<Mutex<State>>);
+pub struct Life {
+    peer: Peer,
+    state: Arc<Mutex<State>>,
+}
 
 #[derive(Debug)]
 struct State {
     until: Instant,
-    place: Option<OwnedSemaphorePermit>,
+    stall_max: Duration,
+    place: Option<Box<dyn Any + Send>>,
 }
 
 impl Life {
-    /// Of a connection that begins now.
-    pub fn new(max: Duration) -> Self {
-        Self(Arc::new(Mutex::new(State { until: Instant::now() + max, place: None })))
+    /// Of a connection of this client that begins now.
+    pub fn new(max: Duration, peer: Peer) -> Self {
+        let until = Instant::now() + max;
+        let state = State { until, stall_max: ANSWER_STALL_MAX, place: None };
+        Self { peer, state: Arc::new(Mutex::new(state)) }
+    }
+
+    /// Whose connection it is.
+    pub fn peer(&self) -> Peer {
+        self.peer
     }
 
     /// It may live as long as this from now on, whatever was said before: its client has taken what
-    /// it was sent.
+    /// it was sent. The client may take nothing for so long.
     pub fn lasts(&self, more: Duration) {
-        self.state().until = Instant::now() + more;
+        let mut state = self.state();
+        state.until = Instant::now() + more;
+        state.stall_max = more;
+    }
+
+    /// How long the client may take nothing of what it is sent.
+    pub(crate) fn stall_max(&self) -> Duration {
+        self.state().stall_max
     }
 
     /// A place that is free again when the connection has ended, and everything is sent.
-    pub fn holds(&self, place: OwnedSemaphorePermit) {
-        self.state().place = Some(place);
+    pub fn holds(&self, place: impl Send + 'static) {
+        self.state().place = Some(Box::new(place));
     }
 
     /// Waits for something within the life; `None` if that is over before.
@@ -52,7 +74,7 @@ impl Life {
 
     fn state(&self) -> MutexGuard<'_, State> {
         // What is in it is whole at any time.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -71,8 +93,11 @@ mod tests {
     #[test]
     fn a_life_ends_in_time_unless_it_is_prolonged() {
         run(async {
-            assert_eq!(Life::new(TICK).live(std::future::pending::<()>()).await, None);
-            let life = Life::new(TICK);
+            assert_eq!(
+                Life::new(TICK, Peer::Operator).live(std::future::pending::<()>()).await,
+                None
+            );
+            let life = Life::new(TICK, Peer::Operator);
             let busy = async {
                 for _ in 0..5 {
                     life.lasts(TICK * 50);
@@ -87,7 +112,7 @@ mod tests {
     #[test]
     fn a_place_is_kept_as_long_as_the_connection() {
         let places = Arc::new(tokio::sync::Semaphore::new(1));
-        let life = Life::new(TICK);
+        let life = Life::new(TICK, Peer::Operator);
         let copy = life.clone();
         copy.holds(Arc::clone(&places).try_acquire_owned().expect("it is free"));
         drop(copy);

@@ -1,6 +1,7 @@
 //! The control API over HTTP: what reaches the data plane, and what does not.
 
-use super::server::serve;
+use super::headers::OF_ALL;
+use super::server::{AddressListener, serve};
 use super::{Control, Phase, describe, http};
 use cinnabar_config::ApiConfig;
 use cinnabar_messages::{DataStatus, Message, Waker, channel};
@@ -37,15 +38,21 @@ pub(crate) struct Site {
 
 impl Site {
     fn new(with_token: bool) -> Self {
-        Self::serving(with_token, None, |control, api| http::router(control, Some(api)))
+        Self::serving(with_token, None, |control, api| http::router(control, &hosts(), Some(api)))
+    }
+
+    /// One that serves metrics and nothing else.
+    fn of_metrics() -> Self {
+        Self::serving(false, None, |control, _| http::router(control, &hosts(), None))
     }
 
     /// One whose data plane answers questions for the status with this, and with the page or without it.
     pub(crate) fn answering(status: DataStatus, page: bool) -> Self {
-        let without: fn(&Arc<Control>, &ApiConfig) -> axum::Router =
-            |control, api| http::router(control, Some(&ApiConfig { page: false, ..api.clone() }));
+        let without: fn(&Arc<Control>, &ApiConfig) -> axum::Router = |control, api| {
+            http::router(control, &hosts(), Some(&ApiConfig { page: false, ..api.clone() }))
+        };
         let with: fn(&Arc<Control>, &ApiConfig) -> axum::Router =
-            |control, api| http::router(control, Some(api));
+            |control, api| http::router(control, &hosts(), Some(api));
         Self::serving(true, Some(status), if page { with } else { without })
     }
 
@@ -67,7 +74,7 @@ impl Site {
         let private = std::fs::Permissions::from_mode(0o600);
         std::fs::set_permissions(&token, private).expect("it is ours");
         let token_file = with_token.then_some(token);
-        let api = ApiConfig { token_file, allowed_hosts: vec!["cache.example".into()], page: true };
+        let api = ApiConfig { token_file, page: true };
         let (commands, queue) = channel(Arc::new(Nobody));
         let messages = Arc::new(AtomicUsize::new(0));
         let changes = Arc::new(AtomicUsize::new(0));
@@ -92,6 +99,7 @@ impl Site {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.expect("a runtime").block_on(async {
                 let listener = tokio::net::TcpListener::from_std(listener).expect("it listens");
+                let listener = AddressListener::new(listener);
                 let routes = routes(&control, &api);
                 tokio::select! {
                     () = serve(listener, routes, PATIENCE) => {}
@@ -138,6 +146,10 @@ impl Site {
         assert_eq!(code == 401, head.to_lowercase().contains("www-authenticate: bearer"), "{head}");
         (code, body.to_owned())
     }
+}
+
+fn hosts() -> [String; 1] {
+    ["cache.example".into()]
 }
 
 /// Every operation of the description: method, path, a body that is fine.
@@ -264,6 +276,51 @@ fn other_hosts_and_origins_reach_nothing() {
         assert_eq!(ask(&format!("{host}origin: null\r\n")), 403, "{method} {path}");
     }
     assert_eq!(site.reached(), 0);
+}
+
+/// Metrics alone were read by pages that let their own name lead to this address.
+#[test]
+fn other_hosts_and_origins_reach_no_metrics_without_the_api() {
+    let site = Site::of_metrics();
+    for path in ["/metrics", "/v1/ready"] {
+        let ask = |headers: &str| site.ask("GET", path, headers, "").0;
+        assert_eq!(ask("host: evil.example\r\n"), 421, "{path}");
+        assert_eq!(ask(""), 421, "{path}");
+        let other = "host: localhost\r\norigin: http://evil.example\r\n";
+        assert_eq!(ask(other), 403, "{path}");
+        assert_eq!(site.reached(), 0, "{path}");
+        let expected = if path == "/metrics" { 503 } else { 200 };
+        for host in ["127.0.0.1:9320", "localhost", "cache.example"] {
+            assert_eq!(ask(&format!("host: {host}\r\n")), expected, "{host} {path}");
+        }
+        site.reached();
+    }
+    assert_eq!(site.ask("GET", "/ui/", "host: localhost\r\n", "").0, 404);
+    assert_eq!(site.reached(), 0);
+}
+
+/// Refusals as well as answers, of metrics, the API and other hosts' daemons.
+#[test]
+fn no_answer_is_guessed_at_or_loaded_by_other_sites() {
+    let sites = [Site::new(true), Site::of_metrics(), Site::of_peers()];
+    for site in &sites {
+        for path in ["/metrics", "/v1/version", "/v1/openapi.json", "/v1/none", "/v1/ready"] {
+            for host in ["localhost", "evil.example"] {
+                let request =
+                    format!("GET {path} HTTP/1.1\r\nhost: {host}\r\nconnection: close\r\n\r\n");
+                let answer = site.raw(request.as_bytes(), false, PATIENCE).to_lowercase();
+                for (name, value) in OF_ALL {
+                    assert!(answer.contains(&format!("{name}: {value}\r\n")), "{path}: {answer}");
+                }
+            }
+        }
+    }
+    let cross = "host: localhost\r\nsec-fetch-site: cross-site\r\nsec-fetch-mode: no-cors\r\n";
+    for site in &sites[..2] {
+        site.reached();
+        assert_eq!(site.ask("GET", "/metrics", cross, "").0, 403);
+        assert_eq!(site.reached(), 0);
+    }
 }
 
 #[test]

@@ -1,19 +1,18 @@
 //! Connections of HTTP over TLS.
 
 use super::Control;
-use super::server::Listen;
+use super::peer::Peer;
+use super::places::Places;
+use super::server::{AddressListener, Listen};
 use cinnabar_config::HttpTls;
 use cinnabar_frontend::nbd::TlsAccess;
 use cinnabar_tls::{Clients, Tls, TlsStream};
-use std::collections::BTreeMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::AsyncWriteExt;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::timeout;
 
 /// The log is told of handshakes that failed at most so often.
@@ -22,10 +21,9 @@ const WARN_EVERY: Duration = Duration::from_secs(1);
 /// Longest handshake: clients of this address are near, and have nothing to look up.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 
-/// Handshakes at a time; one more waits in the kernel.
+/// Handshakes at a time; one more waits in the kernel. One of a client that has as many as it leaves free is
+/// closed, so that others have their turn.
 const OPENINGS_MAX: usize = 64;
-/// Those of one address; one more is closed, so that others have their turn.
-const OPENINGS_OF_ONE_MAX: usize = 16;
 
 /// Longest wait for the files of certificates that are read again.
 const FILES_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -36,51 +34,9 @@ const GOODBYE_MAX: Duration = Duration::from_secs(1);
 /// An address whose clients use TLS.
 #[derive(Debug)]
 pub struct TlsListener {
-    listener: TcpListener,
+    listener: AddressListener,
     rule: Arc<Rule>,
-    openings: Arc<Openings>,
-}
-
-/// Handshakes that are under way.
-#[derive(Debug)]
-struct Openings {
-    places: Arc<Semaphore>,
-    of_each: Mutex<BTreeMap<IpAddr, usize>>,
-}
-
-/// One of them, until it is dropped.
-#[derive(Debug)]
-struct Opening {
-    openings: Arc<Openings>,
-    peer: IpAddr,
-    _place: OwnedSemaphorePermit,
-}
-
-impl Openings {
-    /// One more of this address, if it may.
-    fn begin(self: &Arc<Self>, peer: IpAddr, place: OwnedSemaphorePermit) -> Option<Opening> {
-        let peer = peer.to_canonical();
-        let mut of_each = self.of_each.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = of_each.entry(peer).or_default();
-        if *count >= OPENINGS_OF_ONE_MAX {
-            return None;
-        }
-        *count += 1;
-        drop(of_each);
-        Some(Opening { openings: Arc::clone(self), peer, _place: place })
-    }
-}
-
-impl Drop for Opening {
-    fn drop(&mut self) {
-        let mut of_each = self.openings.of_each.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = of_each.get_mut(&self.peer) {
-            *count -= 1;
-            if *count == 0 {
-                of_each.remove(&self.peer);
-            }
-        }
-    }
+    openings: Arc<Places>,
 }
 
 /// Who may connect.
@@ -129,8 +85,8 @@ impl TlsListener {
         let clients = if config.clients_known { Clients::Known } else { Clients::Any };
         let access = TlsAccess { allow: config.allow.clone() };
         let rule = Arc::new(Rule { tls, clients, access, warned: Mutex::default() });
-        let places = Arc::new(Semaphore::new(OPENINGS_MAX));
-        Self { listener, rule, openings: Arc::new(Openings { places, of_each: Mutex::default() }) }
+        let listener = AddressListener::new(listener);
+        Self { listener, rule, openings: Places::new(OPENINGS_MAX) }
     }
 }
 
@@ -140,17 +96,16 @@ impl Listen for TlsListener {
 
     const AT_ONCE: bool = false;
 
-    async fn next(&self) -> io::Result<Self::Opening> {
+    async fn next(&self) -> io::Result<(Peer, Self::Opening)> {
         loop {
-            let place = Arc::clone(&self.openings.places).acquire_owned().await;
-            let place = place.map_err(io::Error::other)?;
-            let (stream, peer) = self.listener.accept().await?;
+            let free = self.openings.wait().await;
+            let (peer, stream) = self.listener.accept().await?;
             let rule = Arc::clone(&self.rule);
-            let Some(opening) = self.openings.begin(peer.ip(), place) else {
-                rule.warn(peer, &io::Error::other("too many handshakes of its address"));
+            let Some(opening) = self.openings.give(free, peer) else {
+                rule.warn(peer, &io::Error::other("too many of its handshakes are under way"));
                 continue;
             };
-            return Ok(Box::pin(async move {
+            let opened: Self::Opening = Box::pin(async move {
                 let opened = timeout(HANDSHAKE_MAX, rule.open(stream)).await;
                 let opened = opened.unwrap_or_else(|_| {
                     let message = format!("no handshake within {} s", HANDSHAKE_MAX.as_secs());
@@ -161,7 +116,8 @@ impl Listen for TlsListener {
                     rule.warn(peer, error);
                 }
                 opened
-            }));
+            });
+            return Ok((peer, opened));
         }
     }
 }
@@ -178,37 +134,11 @@ impl Rule {
         Ok(stream)
     }
 
-    fn warn(&self, peer: SocketAddr, error: &io::Error) {
+    fn warn(&self, peer: Peer, error: &io::Error) {
         let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
         if warned.is_none_or(|last| last.elapsed() > WARN_EVERY) {
             *warned = Some(Instant::now());
             tracing::warn!(%peer, "TLS client of the HTTP address refused: {error}");
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn one_address_has_a_share_of_the_handshakes() {
-        let places = Arc::new(Semaphore::new(OPENINGS_MAX));
-        let openings =
-            Arc::new(Openings { places: Arc::clone(&places), of_each: Mutex::default() });
-        let begin = |peer: &str| {
-            let place = Arc::clone(&places).try_acquire_owned().expect("a place is free");
-            openings.begin(peer.parse().expect("an address"), place)
-        };
-        let mut held: Vec<_> = (0..OPENINGS_OF_ONE_MAX).map_while(|_| begin("10.0.0.1")).collect();
-        assert_eq!(held.len(), OPENINGS_OF_ONE_MAX);
-        assert!(begin("10.0.0.1").is_none());
-        assert!(begin("::ffff:10.0.0.1").is_none(), "the same host");
-        held.push(begin("10.0.0.2").expect("another has its own share"));
-        held.remove(0);
-        held.push(begin("10.0.0.1").expect("one of its handshakes is over"));
-        drop(held);
-        assert_eq!(places.available_permits(), OPENINGS_MAX);
-        assert!(openings.of_each.lock().expect("no panic").is_empty());
     }
 }

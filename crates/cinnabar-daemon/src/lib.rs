@@ -8,6 +8,8 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod dataplane;
+mod http_address;
+mod open_files;
 pub mod run;
 mod service;
 pub mod signals;

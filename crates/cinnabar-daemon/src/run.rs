@@ -5,13 +5,14 @@
 use super::service::ServiceManager;
 use super::signals::Signals;
 use super::stray_signals;
-use crate::dataplane;
+use crate::http_address::HttpAddress;
+use crate::{dataplane, open_files};
 use cinnabar_api::{Token, TokenError};
 use cinnabar_config::settings::StartTls;
 use cinnabar_config::{Config, ControlConfig, HttpTls};
 use cinnabar_control::reload::ReloadListener;
 use cinnabar_control::reload::report::{ReloadInput, ReloadReport};
-use cinnabar_control::server::{Router, serve};
+use cinnabar_control::server::{AddressListener, Router, serve};
 use cinnabar_control::socket::{ControlSocket, SocketError};
 use cinnabar_control::tls::TlsListener;
 use cinnabar_control::{Control, Phase, api, http, observer};
@@ -24,7 +25,7 @@ use cinnabar_messages::{
 use cinnabar_tls::{Files, Terminator, Tls, TlsError};
 use sd_notify::NotifyState;
 use std::io::IsTerminal;
-use std::net::{SocketAddr, TcpListener};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -36,6 +37,8 @@ use tokio::sync::oneshot;
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Until a stop is sent again for which there was no room in the queue.
 const STOP_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Threads that wait for files stay, once there is one.
+const FILE_THREADS_STAY: Duration = Duration::from_hours(24 * 365);
 /// Time for those who record to take the rest, when all else is done.
 const RECORDINGS_GRACE: Duration = Duration::from_secs(2);
 /// Time for clients that use TLS to take the last replies.
@@ -106,10 +109,6 @@ impl RunError {
     pub fn hint(&self) -> String {
         match self {
             Self::Socket(error) => error.hint().to_owned(),
-            Self::Http { source, .. } if source.kind() == std::io::ErrorKind::AddrInUse => {
-                "stop the process that listens there, or set another http or peers in [control]"
-                    .to_owned()
-            }
             Self::Http { .. } => "set another http or peers in [control]".to_owned(),
             Self::Token { source, .. } => source.hint().to_owned(),
             Self::Tls(error) => error.hint().to_owned(),
@@ -128,7 +127,13 @@ impl RunError {
 /// # Errors
 /// [`RunError`] if it can't start, can't go on, or can't stop clean.
 pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunError> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    open_files::raise();
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .thread_keep_alive(FILE_THREADS_STAY)
+        .build()?;
+    // Where the system gives no thread for files, those that there are do its work; without any it would be a panic.
+    drop(runtime.spawn_blocking(|| ()));
     // Before anything that takes time: they would end the process. One that is to end it may, still.
     let hangup = runtime.block_on(async {
         stray_signals::ignore()?;
@@ -147,8 +152,8 @@ pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunEr
         Token::read(path).map_err(|source| RunError::Token { path: path.clone(), source })?;
     }
     let tls = load_tls(config)?;
-    let http = config.control.http.map(bind_http).transpose()?;
-    let at = peers.map(|peers| bind_http(peers.address)).transpose()?;
+    let http = config.control.http.map(HttpAddress::bind).transpose()?;
+    let at = peers.map(|peers| HttpAddress::bind(peers.address)).transpose()?;
     let result = runtime.block_on(async {
         let control = Control::new(
             config.base.clone(),
@@ -160,17 +165,18 @@ pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunEr
             let listener = tokio::net::UnixListener::from_std(listener)?;
             tokio::spawn(serve(listener, api::router(Arc::clone(&control)), life_max));
         }
-        if let Some(listener) = http {
+        if let Some(address) = http {
             let tls = match &config.control.http_tls {
-                Some(rule) => Some((rule, tls.as_ref().ok_or(RunError::NoTls)?)),
+                Some(rule) => {
+                    Some((rule.clone(), Arc::clone(tls.as_ref().ok_or(RunError::NoTls)?)))
+                }
                 None => None,
             };
-            serve_http(listener, http::router(&control, api), tls, life_max)?;
+            let routes = http::router(&control, &config.control.allowed_hosts, api);
+            tokio::spawn(serve_http(address, routes, tls, life_max));
         }
-        if let (Some(listener), Some(peers)) = (at, peers) {
-            tracing::info!("daemons on other hosts ask at {}", listener.local_addr()?);
-            let listener = tokio::net::TcpListener::from_std(listener)?;
-            tokio::spawn(serve(listener, http::peers(&control, &peers.token_file), life_max));
+        if let (Some(address), Some(peers)) = (at, peers) {
+            tokio::spawn(serve_peers(address, http::peers(&control, &peers.token_file), life_max));
         }
         if let Some(tls) = &tls {
             control.set_tls(Arc::clone(tls));
@@ -220,37 +226,33 @@ fn load_tls(config: &Config) -> Result<Option<Arc<Tls>>, RunError> {
     }
 }
 
-/// Serves HTTP, over TLS if that is asked for.
-fn serve_http(
-    listener: TcpListener,
+/// Serves HTTP as soon as its address is free, over TLS if that is asked for.
+async fn serve_http(
+    address: HttpAddress,
     routes: Router,
-    tls: Option<(&HttpTls, &Arc<Tls>)>,
+    tls: Option<(HttpTls, Arc<Tls>)>,
     life_max: Duration,
-) -> std::io::Result<()> {
-    let at = listener.local_addr()?;
-    let listener = tokio::net::TcpListener::from_std(listener)?;
+) {
+    let (at, listener) = address.listener().await;
     if let Some((rule, tls)) = tls {
         tracing::info!("metrics at https://{at}/metrics");
-        tokio::spawn(serve(TlsListener::new(listener, Arc::clone(tls), rule), routes, life_max));
+        serve(TlsListener::new(listener, tls, &rule), routes, life_max).await;
     } else {
         tracing::info!("metrics at http://{at}/metrics");
-        tokio::spawn(serve(listener, routes, life_max));
+        serve(AddressListener::new(listener), routes, life_max).await;
     }
-    Ok(())
+}
+
+/// Serves daemons on other hosts as soon as their address is free.
+async fn serve_peers(address: HttpAddress, routes: Router, life_max: Duration) {
+    let (at, listener) = address.listener().await;
+    tracing::info!("daemons on other hosts ask at {at}");
+    serve(AddressListener::new(listener), routes, life_max).await;
 }
 
 fn start_terminator(config: &Config, tls: &Arc<Tls>) -> Result<Arc<Terminator>, RunError> {
     let threads = config.tls.as_ref().map_or(1, |tls| tls.threads);
     Ok(Terminator::start(tls, threads)?)
-}
-
-fn bind_http(address: SocketAddr) -> Result<TcpListener, RunError> {
-    let bind = || {
-        let listener = TcpListener::bind(address)?;
-        listener.set_nonblocking(true)?;
-        Ok(listener)
-    };
-    bind().map_err(|source| RunError::Http { address, source })
 }
 
 async fn live<T>(

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::life::Life;
+use crate::peer::Peer;
 use crate::{Control, api};
 use axum::body::Body;
 use axum::extract::{Extension, Request};
@@ -31,7 +32,7 @@ fn operations_of(document: &Value) -> Vec<(String, String, Value)> {
 /// A daemon that starts: every handler can be reached and none of them does anything.
 fn starting() -> axum::Router {
     let control = Control::new("/".into(), "/control.sock".into(), Duration::from_secs(1));
-    api::router(control).layer(Extension(Life::new(Duration::from_mins(1))))
+    api::router(control).layer(Extension(Life::new(Duration::from_mins(1), Peer::Operator)))
 }
 
 fn answer_of(router: axum::Router, method: &str, uri: &str) -> (StatusCode, Vec<u8>) {

@@ -9,6 +9,8 @@ mod file;
 mod tests;
 
 use super::Control;
+use super::peer::Peer;
+use super::places::{Place, Places};
 use cinnabar_history::{EventLog, EventReport, History, PlanEvent, SERIES_MAX, Step, Watcher};
 use cinnabar_manager::PlanListener;
 use cinnabar_manager::report::PlanReport;
@@ -18,9 +20,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Notify, watch};
 
-/// Clients that listen to events at a time.
+/// Clients that listen to events at a time: on the control socket, and as many over HTTP.
 pub const LISTENERS_MAX: usize = 16;
 /// Between two looks while a client listens.
 const LISTEN_EVERY: Duration = Duration::from_secs(2);
@@ -40,7 +42,10 @@ pub struct Observer {
     news: watch::Sender<u64>,
     /// A look is wanted now.
     wanted: Notify,
-    listeners: Arc<Semaphore>,
+    /// Places of those who listen on the control socket.
+    operators: Arc<Places>,
+    /// Of those who listen over HTTP.
+    listeners: Arc<Places>,
     /// When this run of the daemon began: names it where events are numbered.
     run: u64,
     /// Volumes that there was no room for, as told to the log.
@@ -58,7 +63,8 @@ impl Default for Observer {
             events: Mutex::default(),
             news: watch::Sender::new(0),
             wanted: Notify::new(),
-            listeners: Arc::new(Semaphore::new(LISTENERS_MAX)),
+            operators: Places::new(LISTENERS_MAX),
+            listeners: Places::new(LISTENERS_MAX),
             run: now_ms(),
             left_out: AtomicUsize::new(0),
             saving: Arc::default(),
@@ -89,9 +95,10 @@ impl Observer {
         self.news.send_replace(next);
     }
 
-    /// A place among those who listen, and what wakes them; `None` if all are taken.
-    pub(super) fn listen(&self) -> Option<(OwnedSemaphorePermit, watch::Receiver<u64>)> {
-        let place = Arc::clone(&self.listeners).try_acquire_owned().ok()?;
+    /// A place among those who listen, and what wakes them; `None` if there is none for this client.
+    pub(super) fn listen(&self, peer: Peer) -> Option<(Place, watch::Receiver<u64>)> {
+        let places = if peer == Peer::Operator { &self.operators } else { &self.listeners };
+        let place = places.take(peer)?;
         // What was before is not news.
         self.look_soon();
         Some((place, self.news.subscribe()))
@@ -131,7 +138,7 @@ impl Observer {
     }
 
     fn is_heard(&self) -> bool {
-        self.listeners.available_permits() < LISTENERS_MAX
+        self.operators.is_used() || self.listeners.is_used()
     }
 }
 

@@ -44,8 +44,11 @@ pub(super) async fn live(
         Ok(Query(query)) => query,
         Err(rejection) => return super::bad_query(&rejection),
     };
-    let Some((place, news)) = ui.sampler.watch() else {
-        let message = format!("{VIEWERS_MAX} pages are kept live, which is the most at a time.");
+    let Some((place, news)) = ui.sampler.watch(life.peer()) else {
+        let message = format!(
+            "{VIEWERS_MAX} pages are kept live at a time, and for one account or host no more than \
+             it leaves free."
+        );
         return Problem::new(
             StatusCode::TOO_MANY_REQUESTS,
             "Too many",

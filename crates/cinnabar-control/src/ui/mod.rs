@@ -2,8 +2,7 @@
 //! the style, and a stream that keeps a view live.
 //!
 //! Reading needs no token, as with the API; what changes something goes through `/v1`. One sampler
-//! serves all viewers ([`sampler`]). Every answer has strict headers, and only top-level navigations may
-//! come from other sites. What is shown is made by `cinnabar-page`, on a thread of its own, because this
+//! serves all viewers ([`sampler`]). What is shown is made by `cinnabar-page`, on a thread of its own, because this
 //! one serves all operators.
 
 mod answers;
@@ -19,9 +18,8 @@ use super::Control;
 use answers::Answers;
 use axum::Router;
 use axum::extract::rejection::{PathRejection, QueryRejection};
-use axum::extract::{Path, Query, Request, State};
-use axum::http::{HeaderName, HeaderValue, StatusCode, header};
-use axum::middleware::{Next, from_fn};
+use axum::extract::{Path, Query, State};
+use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use axum::routing::get;
 use cinnabar_page::{Trouble, View, problem};
@@ -29,23 +27,6 @@ use drawing::Drawing;
 use gather::{Asked, Wanted};
 use sampler::Sampler;
 use std::sync::Arc;
-
-/// What a browser may do with a page: load its script and its style, and ask this address; nothing else.
-const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
-    connect-src 'self'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'";
-
-/// Headers of every answer.
-const HEADERS: [(&str, &str); 7] = [
-    ("content-security-policy", POLICY),
-    ("x-content-type-options", "nosniff"),
-    ("x-frame-options", "DENY"),
-    ("referrer-policy", "no-referrer"),
-    ("cross-origin-resource-policy", "same-origin"),
-    ("cross-origin-opener-policy", "same-origin"),
-    (KEPT, "no-store"),
-];
-/// The one that an answer may have already.
-const KEPT: &str = "cache-control";
 
 /// What the handlers share.
 #[derive(Debug)]
@@ -86,25 +67,6 @@ pub(super) fn routes(control: &Arc<Control>, may_act: bool) -> Router {
         .route("/ui/page.css", get(assets::style))
         .route("/ui/{*rest}", get(unknown))
         .with_state(ui)
-        .layer(from_fn(cinnabar_api::same_site))
-}
-
-/// Puts the headers on every answer for the page, refusals of the guard included; what says how it may
-/// be kept stays.
-pub(super) async fn strict(request: Request, next: Next) -> Response {
-    let path = request.uri().path();
-    let is_of_page = path == "/" || path == "/ui" || path.starts_with("/ui/");
-    let mut answer = next.run(request).await;
-    if !is_of_page {
-        return answer;
-    }
-    for (name, value) in HEADERS {
-        let headers = answer.headers_mut();
-        if name != KEPT || !headers.contains_key(name) {
-            headers.insert(HeaderName::from_static(name), HeaderValue::from_static(value));
-        }
-    }
-    answer
 }
 
 type AskedQuery = Result<Query<Asked>, QueryRejection>;

@@ -6,6 +6,8 @@
 
 use crate::Control;
 use crate::observer::now_ms;
+use crate::peer::Peer;
+use crate::places::{Place, Places};
 use cinnabar_messages::{CommandError, DataStatus};
 use cinnabar_page::{Fact, Facts, Rates, Scope};
 use cinnabar_status::report::StatusReport;
@@ -14,7 +16,7 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::watch;
 use tokio::time::Instant;
 
 /// Pages that are kept live at a time.
@@ -104,7 +106,7 @@ pub(super) struct Sampler {
     kept: Mutex<VecDeque<Arc<Sample>>>,
     /// One question at a time; others wait for its answer.
     asking: tokio::sync::Mutex<()>,
-    viewers: Arc<Semaphore>,
+    viewers: Arc<Places>,
     runs: AtomicBool,
     /// Counts samples, for those who wait for the next one.
     news: watch::Sender<u64>,
@@ -116,15 +118,15 @@ impl Sampler {
             control,
             kept: Mutex::default(),
             asking: tokio::sync::Mutex::default(),
-            viewers: Arc::new(Semaphore::new(VIEWERS_MAX)),
+            viewers: Places::new(VIEWERS_MAX),
             runs: AtomicBool::new(false),
             news: watch::Sender::new(0),
         }
     }
 
-    /// A place among those who watch, and what wakes them; `None` if all are taken.
-    pub(super) fn watch(self: &Arc<Self>) -> Option<(OwnedSemaphorePermit, watch::Receiver<u64>)> {
-        let place = Arc::clone(&self.viewers).try_acquire_owned().ok()?;
+    /// A place among those who watch, and what wakes them; `None` if there is none for this client.
+    pub(super) fn watch(self: &Arc<Self>, peer: Peer) -> Option<(Place, watch::Receiver<u64>)> {
+        let place = self.viewers.take(peer)?;
         if !self.runs.swap(true, Ordering::SeqCst) {
             tokio::spawn(Arc::clone(self).run());
         }
@@ -132,7 +134,7 @@ impl Sampler {
     }
 
     fn is_watched(&self) -> bool {
-        self.viewers.available_permits() < VIEWERS_MAX
+        self.viewers.is_used()
     }
 
     /// Looks as long as there is a viewer.

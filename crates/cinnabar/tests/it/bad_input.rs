@@ -238,11 +238,6 @@ fn what_another_daemon_holds_is_left_alone() {
             "c.toml:7: ",
         ),
         (
-            "metrics' port in use",
-            format!("{GOOD_CACHE}[control]\nsocket = \"b.sock\"\nhttp = \"127.0.0.1:{port}\"\n"),
-            "can't listen at",
-        ),
-        (
             "NBD port in use",
             format!(
                 "[cache]\ndevice = \"b.img\"\nsize = \"64MiB\"\nstate_dir = \"b\"\n{second}\

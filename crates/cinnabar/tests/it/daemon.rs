@@ -4,7 +4,7 @@ use super::http;
 use super::rig::{MIB, Running, Site};
 use std::net::TcpListener;
 use std::path::PathBuf;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 /// A volume on `vm1.raw`.
 pub(crate) const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
@@ -35,7 +35,12 @@ impl Site {
 
     /// Starts a daemon with `c.toml` and waits until it is ready.
     pub(crate) fn serve(&self) -> Running {
-        let mut daemon = self.start(&mut self.command(&["serve", "--config", "c.toml"]));
+        self.serve_by(&mut self.command(&["serve", "--config", "c.toml"]))
+    }
+
+    /// Starts one by another command, and waits as well.
+    pub(crate) fn serve_by(&self, command: &mut Command) -> Running {
+        let mut daemon = self.start(command);
         daemon.wait_until("ready", || self.is_ready());
         daemon
     }

@@ -23,6 +23,7 @@ mod manager;
 mod nbd;
 mod offline;
 mod offline_shards;
+mod open_files;
 mod operators;
 mod packaging;
 mod record;

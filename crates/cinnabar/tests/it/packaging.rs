@@ -55,6 +55,17 @@ fn dashboard_and_alerts_name_metrics_that_are_exported() {
     }
 }
 
+/// The guide advised a port below 1024, which the unit does not let the daemon take.
+#[test]
+fn what_the_guide_says_of_low_ports_goes_with_the_unit() {
+    let unit = shipped("cinnabar.service");
+    let bound = unit.lines().find(|line| line.starts_with("CapabilityBoundingSet="));
+    assert!(bound.is_some_and(|line| !line.contains("NET_BIND")), "then the guide can be shorter");
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/api.md");
+    let guide = std::fs::read_to_string(guide).expect("it is there");
+    assert!(guide.contains("CapabilityBoundingSet=CAP_NET_BIND_SERVICE"));
+}
+
 #[test]
 fn the_dashboard_is_whole() {
     let dashboard: Value = serde_json::from_str(&shipped(DASHBOARD)).expect("it is JSON");
