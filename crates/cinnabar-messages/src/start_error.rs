@@ -21,7 +21,7 @@ pub struct StartError {
     pub backend: Option<Identity>,
 }
 
-/// Kinds of [`StartError`]. Those of back ends end a `volume add`; at the start the volume waits
+/// Kinds of [`StartError`]. Those of back ends and addresses end a `volume add`; at the start the volume waits
 /// ([`may_pass`](StartErrorKind::may_pass)). What the operator has to change (settings, a file, another process in
 /// the way) is a matter of configuration and ends with exit code 2, on which a supervisor does not
 /// restart; what may go away by itself ends with 1.
@@ -49,9 +49,12 @@ pub enum StartErrorKind {
     BackendClaimed,
     /// Another volume, or the cache, has this backend (2).
     BackendTwice,
-    /// The NBD address is taken (2).
+    /// Something else is at the address of a volume: a process that listens, or a file (2).
     AddressInUse,
-    /// The NBD address can't be bound for another reason (2).
+    /// The address of a volume can't be bound for now: its folder or the host's address is not there, or may
+    /// not be used (2).
+    AddressAway,
+    /// The address of a volume can't be bound as it is configured (2).
     AddressInvalid,
     /// Any other setting that can't be used, e.g. minimums beyond 80 % or `io = "uring"` where
     /// it is refused (2).
@@ -75,8 +78,15 @@ impl StartErrorKind {
                 | Self::BackendSize
                 | Self::BackendInUse
                 | Self::BackendClaimed
+                | Self::AddressInUse
+                | Self::AddressAway
                 | Self::Io
         )
+    }
+
+    /// Whether it may pass and is about the address of a volume: what it waits for.
+    pub const fn is_of_address(self) -> bool {
+        matches!(self, Self::AddressInUse | Self::AddressAway)
     }
 
     /// The process's exit code.

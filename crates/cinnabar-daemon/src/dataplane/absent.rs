@@ -1,9 +1,10 @@
-//! Volumes whose back end is not there: they wait, others are served, and each is served as soon
-//! as its back end can be opened.
+//! Volumes whose back end is not there, or whose address something else has: they wait, others are served, and
+//! each is served as soon as its back end can be opened and its address is free.
 //!
 //! A storage server that is down, a file system that is not mounted or a disk that another host
 //! still holds costs the guests on it their disks, and nobody else's. What is wrong in the
-//! configuration itself ([`StartErrorKind::may_pass`]) still ends the start.
+//! configuration itself ([`StartErrorKind::may_pass`]) still ends the start. A tenant who owns the folder of
+//! a socket, or an account that takes a port, costs the guests of that volume their disk, and nobody else's.
 //!
 //! NBD clients of a volume that waits find its socket, and are turned away with the reason; a
 //! vhost-user socket appears with the volume, for that protocol has no words for a reason.
@@ -54,6 +55,23 @@ struct Absent {
     thread: usize,
     /// Who wants it as a standby.
     asker: Option<AnswerTo<()>>,
+}
+
+impl Absent {
+    /// One whose first try has failed now.
+    fn new(config: VolumeConfig, reason: String, now: Instant) -> Self {
+        Self {
+            config: Box::new(config),
+            reason,
+            since: now,
+            tries: 1,
+            next_try: after(now, pause(1)),
+            trying: None,
+            stand_in: None,
+            thread: 0,
+            asker: None,
+        }
+    }
 }
 
 /// All of them, in the order in which they were found absent.
@@ -184,9 +202,28 @@ impl Plane {
         Ok(results)
     }
 
-    /// Puts up the stand-ins of volumes that wait.
+    /// Puts up the stand-ins of volumes that wait, where that can be done now.
     pub(super) fn listen_for_absents(&mut self) -> Result<(), StartError> {
-        (0..self.absents.list.len()).try_for_each(|at| self.stand_in(at))
+        for at in 0..self.absents.list.len() {
+            match self.stand_in(at) {
+                Err(error) if error.kind.is_of_address() => no_socket(&error),
+                result => result?,
+            }
+        }
+        Ok(())
+    }
+
+    /// A configured volume is not served because of its address, which may pass.
+    pub(super) fn waits_for_address(&mut self, config: VolumeConfig, error: &StartError) {
+        let now = self.lane.clock.now();
+        let (volume, reason) = (&config.name, error.message.clone());
+        tracing::error!(
+            volume,
+            reason,
+            hint = error.hint,
+            "the volume waits for its address; others are served, it is tried again"
+        );
+        self.absents.list.push(Absent::new(config, reason, now));
     }
 
     /// Clients of a volume that waits are told so.
@@ -212,7 +249,11 @@ impl Plane {
         };
         let thread = self.thread_at(&config).unwrap_or(0);
         self.absents.list[at].thread = thread;
-        self.listen_as(thread, &config, export, turned_away(&config.name, &reason))
+        let listens = self.listen_as(thread, &config, export, turned_away(&config.name, &reason));
+        if listens.is_err() {
+            self.take_down(at);
+        }
+        listens
     }
 
     fn take_down(&mut self, at: usize) {
@@ -227,19 +268,9 @@ impl Plane {
     pub(super) fn becomes_absent(&mut self, config: VolumeConfig, reason: String) {
         let now = self.lane.clock.now();
         tracing::error!(volume = config.name, reason, "the volume waits; it is tried again");
-        self.absents.list.push(Absent {
-            config: Box::new(config),
-            reason,
-            since: now,
-            tries: 1,
-            next_try: after(now, pause(1)),
-            trying: None,
-            stand_in: None,
-            thread: 0,
-            asker: None,
-        });
+        self.absents.list.push(Absent::new(config, reason, now));
         if let Err(error) = self.stand_in(self.absents.list.len() - 1) {
-            tracing::warn!(reason = %error, "clients of a volume that waits find no socket");
+            no_socket(&error);
         }
         self.retry_absent(now);
     }
@@ -340,14 +371,11 @@ impl Plane {
                     volume = absent.config.name,
                     tries = absent.tries + 1,
                     waited_s,
-                    "the back end is there"
+                    "back end and address are there"
                 );
                 self.attach(key, absent.asker);
             }
             Err(error) => {
-                if let Err(error) = self.stand_in(at) {
-                    tracing::warn!(reason = %error, "clients of a volume that waits find no socket");
-                }
                 if let Some(attempt) = self.absents.list[at].trying {
                     self.still_absent(attempt, &error);
                 }
@@ -371,14 +399,15 @@ impl Plane {
         let name = &absent.config.name;
         // Once for each reason: a server that is down for a day is not a thousand lines.
         if absent.tries == 1 || reason != absent.reason {
+            let what = if error.kind.is_of_address() { "address" } else { "back end" };
             tracing::error!(
                 volume = name,
                 reason,
                 hint = error.hint,
-                "the volume waits for its back end; others are served, it is tried again"
+                "the volume waits for its {what}; others are served, it is tried again"
             );
         } else {
-            tracing::debug!(volume = name, tries = absent.tries, ?pause, "still no back end");
+            tracing::debug!(volume = name, tries = absent.tries, ?pause, "it still waits");
         }
         let words = turned_away(name, &reason);
         absent.reason = reason;
@@ -389,6 +418,12 @@ impl Plane {
                 |front| front.nbd.set_unavailable(id, words),
                 move |hands| hands.front.nbd.set_unavailable(id, same),
             );
+        } else if absent.tries > 1
+            && let Err(error) = self.stand_in(at)
+        {
+            // After its first try all have theirs, as far as that could be done. What keeps it from one may
+            // have gone since; if it is what the volume waits for, it is told as the reason.
+            tracing::debug!(reason = %error, "clients of a volume that waits find no socket");
         }
     }
 
@@ -440,6 +475,10 @@ fn check_twins(config: &StartConfig, first: u64, results: &Results) -> Result<()
 }
 
 type Results = BTreeMap<u64, Result<Box<OpenedVolume>, StartError>>;
+
+fn no_socket(error: &StartError) {
+    tracing::warn!(reason = %error, "clients of a volume that waits find no socket");
+}
 
 /// What clients read: one line, of a length that the protocol allows.
 fn turned_away(name: &str, reason: &str) -> String {

@@ -233,6 +233,12 @@ impl Plane {
             }
             return;
         }
+        if force && let Some(key) = self.leaving(name) {
+            if let Some(answer) = answer {
+                self.force_leaving(now, key, answer);
+            }
+            return;
+        }
         let draining =
             |volume: &Volume| volume.config.name == name && volume.writes.leaves() && discard_dirty;
         let leaving = self.volumes.iter().find(|(_, volume)| draining(volume)).map(|(key, _)| key);
@@ -252,7 +258,12 @@ impl Plane {
         match result {
             Ok(key) => {
                 self.forget_move(key);
-                if !self.remove_from_log(now, key, discard_dirty, &mut answer) {
+                let is_in_log = self.remove_from_log(now, key, discard_dirty, &mut answer);
+                let leaves = discard_dirty && matches!(self.volumes[key].change, Change::Remove);
+                if force && (leaves || !is_in_log) {
+                    self.force_out(now, key);
+                }
+                if !is_in_log {
                     self.detach(key, answer);
                 }
             }
@@ -315,9 +326,13 @@ impl Plane {
             {
                 Ok(key)
             }
-            Some(_) => {
+            Some((_, volume)) => {
                 let message = format!("volume {name:?} is coming or going");
-                let hint = "try again in a moment";
+                let hint = if volume.life.phase() == Phase::Leaving {
+                    "try again in a moment; removed by --force it does not wait for its back end"
+                } else {
+                    "try again in a moment"
+                };
                 Err(CommandError::new(CommandErrorKind::Busy, message, hint))
             }
             None if self.opening.iter().any(|opening| opening == name) => {
@@ -381,7 +396,8 @@ impl Plane {
             EndStep::Gone(Err(EndError { what, failure })) => {
                 let volume = &self.volumes[key].config.name;
                 tracing::error!(volume, reason = %failure, "{what} failed; the volume's blocks are dropped");
-                self.volumes[key].failed = Some(failed(what, failure));
+                // One that was given up has more to say.
+                self.volumes[key].failed.get_or_insert_with(|| failed(what, failure));
                 self.forget_if_quiet(key);
             }
         }
@@ -508,6 +524,7 @@ impl Plane {
             return;
         }
         let volume = self.volumes.remove(key);
+        let is_forced = self.forced.take(key, volume.number);
         // What the log has asked for in the meantime is not done.
         self.submit_early(now, key);
         self.writes.forget(key);
@@ -524,7 +541,7 @@ impl Plane {
                 let _ = answer.send(failed.map_or(Ok(()), Err));
             }
             // A configured one that could not be attached: perhaps later.
-            (None, Some(error)) if self.stop.is_none() => {
+            (None, Some(error)) if self.stop.is_none() && !is_forced => {
                 self.becomes_absent(volume.config, error.message);
             }
             (None, _) => {}

@@ -16,7 +16,7 @@ use super::guests;
 use super::lane::{Back, LaneEvent, Mail, Pool};
 use super::patience::silence_max;
 use super::volume::VolumeIo;
-use super::warnings::Warnings;
+use super::warnings::{Warnings, io_failed};
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::port::{Extent, Port};
 use cinnabar_backend::work::{What, Work, pages_of, translate};
@@ -357,7 +357,7 @@ impl Desk {
                     .map(|(_, disk)| disk.path().display().to_string())
                     .collect(),
             };
-            tracing::warn!(path, operation = name, offset, len, %errno, "I/O failed");
+            tracing::warn!(path, operation = name, offset, len, %errno, "{}", io_failed(errno));
         }
     }
 

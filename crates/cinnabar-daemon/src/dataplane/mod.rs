@@ -18,6 +18,7 @@ mod desk;
 mod device;
 mod device_life;
 mod disks;
+mod forced;
 mod format;
 mod front;
 mod grow;

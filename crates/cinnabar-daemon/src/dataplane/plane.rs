@@ -6,6 +6,7 @@ use super::cache::Cache;
 use super::control::PendingCommand;
 use super::crew::Crew;
 use super::desk::IoEvent;
+use super::forced::Forced;
 use super::front::Front;
 use super::inbox::Inbox;
 use super::lane::{Lane, LaneEvent};
@@ -72,6 +73,8 @@ pub(super) struct Plane {
     /// Volumes that wait for their back ends.
     pub(super) absents: Absents,
     pub(super) watch: Watch,
+    /// Removals by force.
+    pub(super) forced: Forced,
     pub(super) open_options: OpenOptions,
     pub(super) messages: mpsc::Receiver<Message>,
     /// From the other data threads.
@@ -239,6 +242,7 @@ impl Plane {
             self.look_at_unconfirmed(now);
             self.move_due(now);
             self.look_around(now);
+            self.look_at_forced(now);
             self.look_at_new_device(now);
         }
         // Behind that: it says when it is to be looked at again.

@@ -1,6 +1,7 @@
 //! Where a volume can be reached: its NBD export and its vhost-user-blk device.
 //!
-//! Called at start-up and for volumes that come later.
+//! Called at start-up and for volumes that come later. An address that something else has, such as a file that
+//! a tenant has put there, costs that volume its service and no other ([`absent`](super::absent)).
 
 use super::front::Front;
 use super::plane::Plane;
@@ -114,6 +115,13 @@ fn unreachable_at(config: &VolumeConfig, at: &str, error: &ListenError) -> Start
         ListenError::InUse(_) => (
             StartErrorKind::AddressInUse,
             "stop the process that listens there, or choose another address",
+        ),
+        ListenError::NotASocket(_) => {
+            (StartErrorKind::AddressInUse, "move the file away, or choose another path")
+        }
+        ListenError::Io { .. } => (
+            StartErrorKind::AddressAway,
+            "choose a socket path in a folder that exists, or an address of this host",
         ),
         ListenError::NoGroup(_) => (
             StartErrorKind::AddressInvalid,

@@ -15,6 +15,7 @@ use super::crew::Crew;
 use super::desk::Desk;
 use super::device;
 use super::disks::{self, OpenedVolume, Taken};
+use super::forced::Forced;
 use super::front::{ClientLimits, Front};
 use super::inbox::Inbox;
 use super::lane::Lane;
@@ -169,6 +170,7 @@ impl Plane {
             opening: Vec::new(),
             absents: Absents::default(),
             watch: Watch::default(),
+            forced: Forced::default(),
             open_options,
             messages,
             heard,
@@ -273,14 +275,21 @@ impl Plane {
     }
 
     /// Installs the configured volumes; gives their keys, in their order. Those that move come first: the
-    /// first thread has to have their addresses, which others may share.
+    /// first thread has to have their addresses, which others may share. One whose address something else has
+    /// waits, as one without its back end does.
     fn install_all(&mut self, opened: Vec<OpenedVolume>) -> Result<Vec<usize>, StartError> {
-        let mut keys = vec![0; opened.len()];
+        let mut keys = vec![None; opened.len()];
         let moves = |(_, volume): &(usize, OpenedVolume)| volume.standby.is_some();
         let (moving, others): (Vec<_>, Vec<_>) = opened.into_iter().enumerate().partition(moves);
         for (at, volume) in moving.into_iter().chain(others) {
-            keys[at] = self.install(volume)?;
+            let config = volume.config.clone();
+            match self.install(volume) {
+                Ok(key) => keys[at] = Some(key),
+                Err(error) if error.kind.is_of_address() => self.waits_for_address(config, &error),
+                Err(error) => return Err(error),
+            }
         }
+        let keys: Vec<usize> = keys.into_iter().flatten().collect();
         self.order.clone_from(&keys);
         Ok(keys)
     }
@@ -299,7 +308,7 @@ impl Plane {
         {
             let message = format!("its NBD address is served by data thread {thread}, for others");
             let hint = "volumes that move are served by the first: give it an address of its own";
-            return Err(StartError::new(StartErrorKind::AddressInUse, subject(), message, hint));
+            return Err(StartError::new(StartErrorKind::AddressInvalid, subject(), message, hint));
         }
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
             let message = format!("no random numbers: {error}");

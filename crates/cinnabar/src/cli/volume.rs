@@ -55,7 +55,8 @@ enum Command {
     Remove {
         /// Its name
         name: String,
-        /// Disconnect its clients [default: refuse while there are any]
+        /// Disconnect its clients, and give up a back end that does not answer within 10 s [default: refuse while
+        /// there are clients, and wait]
         #[arg(long)]
         force: bool,
         /// Give up its writes that the backend does not have yet: they are lost [default: bring them

@@ -3,7 +3,6 @@
 use super::rig::{MIB, Rig, pattern};
 use cinnabar_engine::volume::Warmth;
 use cinnabar_messages::{IoMode, Share, StartErrorKind, Subject};
-use std::os::unix::net::UnixListener;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
@@ -73,12 +72,6 @@ fn bad_volumes() {
     });
     fails(StartErrorKind::BackendTwice, &volume, "the backend of volume \"vm1\"", |rig| {
         rig.config.volumes[1].backend = rig.config.volumes[0].backend.clone();
-    });
-    fails(StartErrorKind::AddressInUse, &volume, "in use", |rig| {
-        UnixListener::bind(rig.path("vm2.sock")).expect("a socket")
-    });
-    fails(StartErrorKind::AddressInvalid, &volume, "not a socket", |rig| {
-        std::fs::write(rig.path("vm2.sock"), []).expect("a file");
     });
     fails(StartErrorKind::Settings, &volume, "more than 80 %", |rig| {
         for volume in &mut rig.config.volumes {

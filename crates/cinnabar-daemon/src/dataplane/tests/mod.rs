@@ -1,12 +1,14 @@
 //! The data plane as a whole: a real thread, real files, a small NBD client.
 
 mod absent;
+mod addresses;
 mod client;
 mod clones;
 mod crash;
 mod degrade;
 mod disks;
 mod failures;
+mod forced;
 mod lost;
 mod managed;
 mod migrate;
