@@ -20,7 +20,7 @@ const OWNED_STATES: [u8; 2] = [0x01, 0x08];
 /// A table is believed for so long: after that a client may have left, and another account may have its port.
 const BELIEVED_FOR: Duration = Duration::from_millis(500);
 /// Longest wait for a table: other clients wait as well, and one whose account is not known is served, too.
-const READ_MAX: Duration = Duration::from_secs(1);
+const READ_MAX: Duration = Duration::from_secs(5);
 
 /// Clients by their address and the one that they have connected to.
 type Table = BTreeMap<(SocketAddr, SocketAddr), u32>;
@@ -50,8 +50,11 @@ impl Accounts {
         let at = Some(Instant::now());
         let table = tokio::task::spawn_blocking(move || read(own.port()));
         let clients = timeout(READ_MAX, table).await.map(Result::unwrap_or_default);
-        *self.lock() = Look { clients: clients.unwrap_or_default(), at };
-        self.take(own, client).map_or(Peer::Unknown, Peer::Account)
+        let mut clients = clients.unwrap_or_default();
+        // However long that took: this client was there before it, and is still.
+        let account = clients.remove(&(client, own));
+        *self.lock() = Look { clients, at };
+        account.map_or(Peer::Unknown, Peer::Account)
     }
 
     /// What is known of a client is used once.

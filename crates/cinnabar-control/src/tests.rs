@@ -13,7 +13,7 @@ use std::net::{Shutdown, TcpListener, TcpStream};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::oneshot;
 
 const RIGHT: &str = "authorization: Bearer 0123456789abcdef\r\n";
@@ -387,5 +387,12 @@ fn drawn_requests_without_the_token_change_nothing_and_leave_the_server_well() {
         let changes = site.changes.load(Ordering::SeqCst);
         assert_eq!(changes, 0, "{round}: {:?}: {answer}", String::from_utf8_lossy(&request));
     }
-    assert_eq!(site.ask("GET", "/v1/version", "host: localhost\r\n", "").0, 200);
+    // An account has only so many places, and on a busy machine those that have left are still there.
+    let good = "GET /v1/version HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\n\r\n";
+    let is_well = || site.raw(good.as_bytes(), false, PATIENCE).starts_with("HTTP/1.1 200");
+    let begin = Instant::now();
+    while !is_well() {
+        assert!(begin.elapsed() < PATIENCE, "it answers again");
+        std::thread::sleep(Duration::from_millis(50));
+    }
 }

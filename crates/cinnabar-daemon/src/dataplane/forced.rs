@@ -15,7 +15,7 @@ use std::time::Duration;
 
 /// How long a back end has time to finish what is under way.
 const WAIT_MAX: Duration =
-    if cfg!(test) { Duration::from_millis(300) } else { Duration::from_secs(10) };
+    if cfg!(test) { Duration::from_secs(4) } else { Duration::from_secs(10) };
 
 /// See the module.
 #[derive(Debug, Default)]

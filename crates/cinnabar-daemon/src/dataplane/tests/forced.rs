@@ -153,7 +153,7 @@ fn what_can_not_be_called_back_is_told_and_ends_by_itself() {
 fn told(io: IoMode) {
     let mut rig = Rig::new(io, &["slow"]);
     let file = rig.config.volumes[0].backend.clone();
-    rig.config.volumes[0].backend = format!("sim:network,packet=1500ms:{file}");
+    rig.config.volumes[0].backend = format!("sim:network,read=1ms,write=8s,flush=1ms:{file}");
     rig.config.volumes[0].backend_timeout = Duration::ZERO;
     rig.start();
     let volume = rig.config.volumes[0].clone();
