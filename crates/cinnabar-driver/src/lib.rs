@@ -16,6 +16,7 @@
 //! * [`ownership`]: which of two hosts serves a volume that moves.
 //! * [`pending_proofs`]: change proofs and generations asked for, and what can be done together.
 //! * [`silence`]: how long something has shown no sign, without the time in which nobody looked.
+//! * [`slow_work`]: work that may block: what of it may begin now.
 //! * [`volume_life`]: a volume from its attach to its end: commands in their order, I/O under way.
 //! * [`write_mode`]: how a volume comes to the write log and leaves it.
 
@@ -35,6 +36,7 @@ pub mod pool;
 pub mod returning;
 pub mod shard;
 pub mod silence;
+pub mod slow_work;
 mod volume_end;
 pub mod volume_life;
 mod warmth;
@@ -51,6 +53,7 @@ pub use pending_proofs::PendingProofs;
 pub use pool::ShardPool;
 pub use shard::{Binding, Shard, ShardIo};
 pub use silence::Silence;
+pub use slow_work::SlowWork;
 pub use volume_end::{EndError, EndStep};
 pub use volume_life::{Phase, VolumeLife};
 pub use write_mode::WriteMode;

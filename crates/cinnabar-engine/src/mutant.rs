@@ -177,6 +177,8 @@ mutants! {
     WakeNotPassedOn,
     /// A shard changes its home when it is loaded, and the new home is not told of its wake-up.
     NewHomeNotTold,
+    /// Driver: work that may block is done by the data thread where no thread can be had.
+    SlowWorkOnDataThread,
     /// Driver: a volume whose last flush failed is proved and sealed all the same.
     LastFlushIgnored,
     /// Driver: a volume's backend is let go of while I/O of it is under way.

@@ -177,7 +177,8 @@ impl Plane {
         let busy = busy || self.writes.is_filled() || !self.heard_early.is_empty() || looks;
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
         let dues = [self.lane.deadline(), self.front.deadline()];
-        let own = [stop, self.look_at, self.next_late, self.writes.deadline()];
+        let background = self.background.deadline();
+        let own = [stop, self.look_at, self.next_late, self.writes.deadline(), background];
         let due = dues.into_iter().chain(own).flatten().min();
         let until = if busy { Some(Instant::default()) } else { due };
         let Self { lane, front, heard, port_events, .. } = self;
@@ -222,6 +223,7 @@ impl Plane {
         self.lane.look_at_time(now);
         self.lane.read_mail(now);
         self.tell_late(now);
+        self.background.look(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
             self.drop_lost_ranges(now);

@@ -131,10 +131,10 @@ impl Plane {
         let port = open_port(io)?;
         sharpen_timers();
         let (commands, messages) = super::message_queue(port.waker());
-        let background = Background::new(port.waker());
         let heard = Inbox::new(port.waker());
         let front = Front::new(port.waker(), threads);
         let clock = Clock::start();
+        let background = Background::new(port.waker(), clock);
         let feeds = config
             .manager
             .as_ref()

@@ -86,6 +86,13 @@ pub(super) struct Subject {
     number: u64,
 }
 
+impl Subject {
+    /// The volume's key, which may be another one's by now.
+    pub(super) const fn key(self) -> usize {
+        self.key
+    }
+}
+
 /// Who waits for the log's answer to a command.
 enum Asked {
     /// A volume's attach to the log.

@@ -139,6 +139,11 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "driver `pool`",
         "whatever comes next for the shard has it run, and seldom does nothing come for long enough",
     ),
+    (
+        Mutant::SlowWorkOnDataThread,
+        "daemon `background`",
+        "no simulated thread is refused, nor waited for",
+    ),
     (Mutant::PartsUnbounded, "shards `fairness`", "no run has so many requests"),
     (
         Mutant::PartsOvertaken,
