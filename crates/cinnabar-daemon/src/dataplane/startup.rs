@@ -493,6 +493,7 @@ fn engine_config(config: &StartConfig, shards: usize) -> Config {
         eviction: config.cache.eviction.into(),
         endurance: config.cache.endurance,
         crash_safe: config.cache.crash_safe,
+        heartbeats_apart: true,
         probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
         ..Config::default()
     }

@@ -6,6 +6,7 @@
 
 use super::Engine;
 use crate::metadata::journal::Record;
+use crate::mix;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{IoError, IoOp, Payload, Target};
@@ -158,16 +159,29 @@ impl<P: Payload> Engine<P> {
 
     fn ask_for_proof(&mut self, index: u16) {
         let covers = self.covers(index);
-        let now = self.now;
+        let moment = self.beat_moment(index);
         let volume = self.volume(index);
         assert!(!volume.beat.in_flight, "one proof at a time");
         assert_eq!(volume.state, VolumeState::Attached, "of a volume that is served");
-        volume.beat.last = Some(now);
+        volume.beat.last = Some(moment);
         volume.beat.in_flight = true;
         volume.beat.due = false;
         volume.counters.backend_flushes += 1;
         let pending = Pending::Prove { volume: index, covers };
         self.outbox.io(Target::Backend(VolumeId(index)), IoOp::Prove, pending);
+    }
+
+    /// When a volume that is asked for its proof now counts as asked: where volumes are to be asked apart,
+    /// the last of its own moments, so that a pause does not bring them into step for good.
+    pub(super) fn beat_moment(&self, index: u16) -> Instant {
+        if !self.config.heartbeats_apart {
+            return self.now;
+        }
+        let volume = self.volumes[usize::from(index)].as_ref().expect("a volume in use");
+        let period = self.config.heartbeat_ns.max(1);
+        let hash = volume.spec.name.bytes().fold(0, |hash, byte| mix(u64::from(byte), hash));
+        let since = (self.now.0 % period + period - hash % period) % period;
+        Instant(self.now.0.saturating_sub(since))
     }
 
     /// A volume's proof has come, or the backend could not give it.
@@ -233,6 +247,7 @@ fn due(volume: &Volume, period: u64) -> Option<Instant> {
 #[cfg(test)]
 mod tests {
     use super::super::rig::{Rig, superblock, volume};
+    use crate::config::Config;
     use crate::seam::Command;
     use crate::units::{BLOCK_BYTES, VolumeId};
     use crate::volume::ProofToken;
@@ -252,6 +267,38 @@ mod tests {
         let (holding, log) = (&rig.engine.store.holdings[0], &rig.engine.store.log);
         assert!(holding.unflushed, "the volume is still being written");
         assert!(holding.flushed <= log.sequence, "{} of {}", holding.flushed, log.sequence);
+    }
+
+    /// How many of 256 volumes are proved at once at most, while they are written.
+    fn proved_at_once(heartbeats_apart: bool) -> u64 {
+        const STEPS: u64 = 32;
+        let config = Config { heartbeats_apart, ..Config::default() };
+        let mut rig = Rig::open_with(config, 1020);
+        rig.ask((0..256).map(|at| Command::Attach(volume(&format!("vm-{at}")))).collect());
+        let proofs = |rig: &Rig| {
+            let counters = (0..256).filter_map(|at| rig.engine.volume_counters(VolumeId(at)));
+            counters.map(|counters| counters.backend_flushes).sum::<u64>()
+        };
+        let mut most = 0;
+        for step in 0..4 * STEPS {
+            // Each proof is followed by a write.
+            (0..256).for_each(|at| rig.engine.note_written(at, true));
+            let before = proofs(&rig);
+            // The process is stopped for a while, after which all are due.
+            let pause = if step == 2 * STEPS { 5 } else { 0 };
+            rig.wait(config.heartbeat_ns / STEPS + pause * config.heartbeat_ns);
+            if pause == 0 {
+                most = most.max(proofs(&rig) - before);
+            }
+        }
+        assert!(proofs(&rig) >= 3 * 256, "all are proved each period");
+        most
+    }
+
+    #[test]
+    fn volumes_that_are_attached_at_once_are_not_proved_at_once() {
+        assert!(proved_at_once(true) <= 32, "a 32nd of the period has about a 32nd of them");
+        assert_eq!(proved_at_once(false), 256, "as it would be");
     }
 
     /// That proof is of the old size: after a crash the volume would look like another one.
