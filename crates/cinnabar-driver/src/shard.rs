@@ -5,7 +5,7 @@
 //! engine's I/O to that volume waits here.
 
 use crate::lost_ranges::bounded;
-use cinnabar_engine::health::Health;
+use crate::pool::HealthNews;
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{
@@ -37,8 +37,9 @@ pub trait ShardIo<P> {
     /// A shard that is run away from its home wants to be woken earlier than that thread knows.
     fn tell_home(&mut self, _shard: u32, _home: usize, _at: Instant) {}
 
-    /// How the engine is has changed; progress while it loads is not told.
-    fn health(&mut self, _shard: u32, _health: Health) {}
+    /// How the engine is has changed; progress while it loads is not told. Threads that run the shard in
+    /// turn may be heard in another order: [`KnownHealth`](crate::pool::KnownHealth).
+    fn health(&mut self, _shard: u32, _news: HealthNews) {}
 
     /// All events are taken; the shard is about to be let go of.
     fn letting_go(&mut self, _shard: u32) {}

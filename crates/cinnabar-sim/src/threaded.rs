@@ -7,7 +7,7 @@
 //! its home, which knows of its wake-ups what it was told.
 
 use crate::machine::{Kept, Machine, kept_of};
-use cinnabar_driver::pool::{Left, Ran};
+use cinnabar_driver::pool::{HealthNews, KnownHealth, Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
@@ -30,7 +30,7 @@ struct Desk<P> {
     /// When its home wakes it, as far as that knows.
     wake: Option<Instant>,
     /// How it is, as last told.
-    health: Health,
+    health: KnownHealth,
 }
 
 /// The doors of a shard: what goes through them is done by the simulator.
@@ -39,7 +39,7 @@ struct Doors<'a, P> {
     now: Instant,
     actions: &'a mut Vec<Action<P>>,
     said: &'a mut Vec<Reply<P>>,
-    health: &'a mut Health,
+    health: &'a mut KnownHealth,
     /// The home is told of an earlier wake-up.
     told: Option<Instant>,
     /// What another thread has for the shard: it comes when the engine has taken its batch,
@@ -81,8 +81,8 @@ impl<P: Payload> ShardIo<P> for Doors<'_, P> {
         self.told = Some(at);
     }
 
-    fn health(&mut self, _: u32, health: Health) {
-        *self.health = health;
+    fn health(&mut self, _: u32, news: HealthNews) {
+        self.health.hear(news);
     }
 
     fn letting_go(&mut self, shard: u32) {
@@ -135,7 +135,7 @@ impl<P: Payload> Threaded<P> {
             again: false,
             said: Vec::new(),
             wake: None,
-            health: Health::Opening,
+            health: KnownHealth::new(Health::Opening, config.mutants),
         };
         let desks = engines.iter().map(desk).collect();
         // While they are being loaded, each shard has a thread of its own.
@@ -148,7 +148,13 @@ impl<P: Payload> Threaded<P> {
     /// What each engine says.
     fn ask<T>(&self, question: impl Fn(&Engine<P>) -> T) -> Vec<T> {
         let shards = 0..self.pool.shards();
-        shards.map(|shard| self.pool.ask(shard, |shard| question(&shard.engine))).collect()
+        shards.map(|shard| self.ask_one(shard, &question)).collect()
+    }
+
+    /// What one of them says.
+    fn ask_one<T>(&self, shard: u32, question: impl FnOnce(&Engine<P>) -> T) -> T {
+        let answer = self.pool.try_ask(shard, |shard| question(&shard.engine));
+        answer.expect("nobody runs it at the moment")
     }
 
     /// The homes wake the shards whose time has come; the others' is asked for again.
@@ -195,7 +201,7 @@ impl<P: Payload> Threaded<P> {
 
     /// What one shard can't record on the device, no shard may rely on.
     fn share_loss(&mut self) {
-        for shard in self.losses.notice(self.desks.iter().map(|desk| desk.health)) {
+        for shard in self.losses.notice(self.desks.iter().map(|desk| desk.health.health())) {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
             self.desks[shard as usize].events.push(event);
         }
@@ -249,14 +255,14 @@ impl<P: Payload> Machine<P> for Threaded<P> {
 
     fn settled_blocks(&self, names: &[VolumeId]) -> Vec<(u64, u64)> {
         let of = |(shard, name): (u32, &VolumeId)| {
-            self.pool.ask(shard, |shard| shard.engine.settled_blocks(*name))
+            self.ask_one(shard, |engine| engine.settled_blocks(*name))
         };
         (0..self.shards()).zip(names).flat_map(of).collect()
     }
 
     fn holds(&self, names: &[VolumeId], block: u64) -> bool {
         let of = |(shard, name): (u32, &VolumeId)| {
-            self.pool.ask(shard, |shard| shard.engine.holds(*name, block))
+            self.ask_one(shard, |engine| engine.holds(*name, block))
         };
         (0..self.shards()).zip(names).any(of)
     }
@@ -332,7 +338,7 @@ impl<P: Payload> Machine<P> for Threaded<P> {
 
     fn counters_of(&self, names: &[VolumeId]) -> Option<VolumeCounters> {
         let of = |(shard, name): (u32, &VolumeId)| {
-            self.pool.ask(shard, |shard| shard.engine.volume_counters(*name))
+            self.ask_one(shard, |engine| engine.volume_counters(*name))
         };
         let each = (0..self.shards()).zip(names).map(of);
         each.collect::<Option<Vec<_>>>().map(VolumeCounters::of_shards)

@@ -23,7 +23,7 @@ use cinnabar_backend::work::{What, Work, pages_of, translate};
 use cinnabar_backend::{Disk, Done, FileId, Job, JobOp, Memory, port};
 use cinnabar_driver::ShardIo;
 use cinnabar_driver::io_tracker::{EndedIo, IoTracker, TrackedIo};
-use cinnabar_engine::health::Health;
+use cinnabar_driver::pool::HealthNews;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
@@ -427,7 +427,7 @@ impl ShardIo<Memory> for ShardDoors<'_> {
         self.letters.push((home, Mail::Look));
     }
 
-    fn health(&mut self, shard: u32, health: Health) {
-        self.said.push(LaneEvent::Health(shard, health));
+    fn health(&mut self, shard: u32, news: HealthNews) {
+        self.said.push(LaneEvent::Health(shard, news));
     }
 }

@@ -297,7 +297,7 @@ impl Plane {
                     self.reply(now, reply);
                 }
             }
-            LaneEvent::Health(shard, health) => self.crew.heard_health(shard, health),
+            LaneEvent::Health(shard, news) => self.crew.heard_health(shard, news),
             LaneEvent::Io(IoEvent::Extents(caller, found)) => {
                 self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }

@@ -140,6 +140,21 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "whatever comes next for the shard has it run, and seldom does nothing come for long enough",
     ),
     (
+        Mutant::QuestionNotLookedAtAgain,
+        "driver `pool`",
+        "nobody asks while a shard is run, and who would wait for ever",
+    ),
+    (
+        Mutant::RestKeptInShard,
+        "driver `pool`",
+        "a shard must have more than 16 batches, and another thread ask it before it is run again",
+    ),
+    (
+        Mutant::OldHealthHeard,
+        "driver `pool`",
+        "what simulated threads tell of health is heard at once",
+    ),
+    (
         Mutant::SlowWorkOnDataThread,
         "daemon `background`",
         "no simulated thread is refused, nor waited for",

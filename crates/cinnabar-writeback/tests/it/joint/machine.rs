@@ -2,7 +2,7 @@
 //! what the daemon's threads do, in any order of their turns.
 
 use crate::memory::Mem;
-use cinnabar_driver::pool::{Left, Ran};
+use cinnabar_driver::pool::{HealthNews, Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
@@ -104,8 +104,8 @@ impl ShardIo<Mem> for Doors<'_> {
         }
     }
 
-    fn health(&mut self, shard: u32, health: Health) {
-        self.health[shard as usize] = health;
+    fn health(&mut self, shard: u32, news: HealthNews) {
+        self.health[shard as usize] = news.health;
     }
 }
 
