@@ -11,6 +11,7 @@ use cinnabar_backend::Memory;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{KeptBlock, KeptCursor, Payload};
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, HotPage};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Requests for blocks that are being read, of all volumes. One that comes on top is refused, and made
