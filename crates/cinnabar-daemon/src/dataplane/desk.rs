@@ -32,7 +32,7 @@ use cinnabar_policy::planning::Totals;
 use doors::{Doors, Parked, Seat};
 use rustix::io::Errno;
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// See the module.
@@ -72,8 +72,8 @@ pub(super) enum IoEvent {
     Log(usize, IoDone),
     /// What is allocated; `None` if it can't be told, or not in time.
     Extents(Caller, Option<Vec<Extent>>),
-    /// The cache device does not answer.
-    Hangs(What),
+    /// This cache device does not answer. Another one may have taken its place when that is heard.
+    Hangs(Weak<Disk>, What),
     /// A volume that leaves has no I/O here any more.
     Quiet(usize),
     /// To be proved, for this I/O of the volume.

@@ -10,6 +10,7 @@ use super::device::OpenedDevice;
 use super::patience::silence_max;
 use super::plane::Plane;
 use super::replace::SILENCE_MAX;
+use cinnabar_backend::Disk;
 use cinnabar_backend::work::What;
 use cinnabar_driver::device_life::{DeviceBusy, DeviceError};
 use cinnabar_driver::{DevicePhase, DeviceStep};
@@ -17,6 +18,7 @@ use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::{Command, Failure};
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_status::report::why;
+use std::sync::Weak;
 use std::time::Duration;
 
 /// What is to be done next with the cache device.
@@ -165,9 +167,10 @@ impl Plane {
         }
     }
 
-    /// What is under way on it ends when it ends; nothing new is begun.
-    pub(super) fn give_up_hanging_device(&mut self, what: What) {
-        if self.cache.hangs || self.stop.is_some() {
+    /// What is under way on it ends when it ends; nothing new is begun. One that was in use before is given
+    /// up already, whatever a thread that is late says of it.
+    pub(super) fn give_up_hanging_device(&mut self, disk: &Weak<Disk>, what: What) {
+        if self.cache.hangs || self.stop.is_some() || !self.cache.is(disk) {
             return;
         }
         let bound = self.silence_max();

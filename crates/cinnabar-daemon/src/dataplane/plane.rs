@@ -302,7 +302,7 @@ impl Plane {
                 self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }
             LaneEvent::Io(IoEvent::Log(half, done)) => self.log_io_done(now, half, done),
-            LaneEvent::Io(IoEvent::Hangs(what)) => self.give_up_hanging_device(what),
+            LaneEvent::Io(IoEvent::Hangs(disk, what)) => self.give_up_hanging_device(&disk, what),
             LaneEvent::Io(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
             LaneEvent::Io(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),
             LaneEvent::Io(IoEvent::BumpGeneration(io, key, held)) => {

@@ -76,7 +76,7 @@ impl Rig {
         self.desk.look_at_time(now);
         self.desk.look_at_time(now);
         let told = std::mem::take(&mut self.desk.told);
-        let hangs = told.iter().filter(|told| matches!(told, IoEvent::Hangs(_))).count();
+        let hangs = told.iter().filter(|told| matches!(told, IoEvent::Hangs(..))).count();
         let overdue = told.iter().filter(|told| matches!(told, IoEvent::Overdue(..))).count();
         assert_eq!(hangs + overdue, told.len());
         (overdue, hangs)

@@ -193,7 +193,7 @@ fn known_at_last(mutants: Mutants) -> Health {
     let told = |number, health| HealthNews { number, health };
     let failed = Health::PassThrough(PassThroughReason::Failed(IoError::Io));
     let mut known = KnownHealth::new(Health::Opening, mutants);
-    known.hear(told(1, Health::Loading { done: 0, all: 1 }));
+    known.hear(told(1, Health::Loading { pages: 0, of: 1 }));
     known.hear(told(3, failed));
     known.hear(told(2, Health::Serving));
     known.health()
