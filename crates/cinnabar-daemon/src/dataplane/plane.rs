@@ -14,6 +14,7 @@ use super::qos::Groups;
 use super::recordings::Recordings;
 use super::replace::Replacing;
 use super::requests::{GuestRequest, Overdue, Waiting};
+use super::state_folder::StateFolder;
 use super::stop::Stop;
 use super::volume::Volume;
 use super::watch::Watch;
@@ -63,6 +64,7 @@ pub(super) struct Plane {
     pub(super) replies: Vec<Reply<Memory>>,
     /// Generations, outside of any cache device.
     pub(super) ledger: Ledger,
+    pub(super) state_folder: StateFolder,
     /// Proofs and generations that engines ask for; volumes by their keys.
     pub(super) proofs: PendingProofs<usize, IoName>,
     pub(super) background: Background,
@@ -224,6 +226,7 @@ impl Plane {
         self.lane.read_mail(now);
         self.tell_late(now);
         self.background.look(now);
+        self.look_at_state_folder(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
             self.drop_lost_ranges(now);

@@ -24,6 +24,7 @@ use super::qos::{Groups, VolumeQos};
 use super::recordings::Recordings;
 use super::renewal::Renewal;
 use super::requests::Overdue;
+use super::state_folder::{StateFolder, warn_of_one_disk};
 use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
@@ -69,6 +70,7 @@ impl Plane {
         }
         let ledger = Ledger::open(&config.cache.state_dir, &options)
             .map_err(|error| disks::state_error(&error))?;
+        warn_of_one_disk(&config.cache.device, &config.cache.state_dir);
         let last = ledger.with(|state| state.cache_elsewhere(&config.cache.device));
         let cache = match opened {
             Ok(cache) => {
@@ -163,6 +165,7 @@ impl Plane {
             awaited: Slab::new(),
             replies: Vec::new(),
             ledger,
+            state_folder: StateFolder::default(),
             proofs: PendingProofs::new(Mutants::default()),
             background,
             opening: Vec::new(),

@@ -25,7 +25,12 @@ impl Plane {
         let (state, reason) = if self.stop.is_some() {
             (State::Stopping, "the daemon is stopping".to_owned())
         } else {
-            self.cache_state(now, counters.health, &counters.cache)
+            let (state, reason) = self.cache_state(now, counters.health, &counters.cache);
+            match self.state_folder.trouble() {
+                Some(trouble) if reason.is_empty() => (State::Degraded, trouble),
+                Some(trouble) => (State::Degraded, format!("{reason}; {trouble}")),
+                None => (state, reason),
+            }
         };
         let passed_by = matches!(counters.health, Health::PassThrough(_));
         let (fronts, front_ram_bytes) = self.served(&self.order);

@@ -19,6 +19,7 @@ pub(super) mod resizing;
 mod rig;
 mod serving;
 mod silent;
+mod state_folder;
 mod threads;
 mod turns;
 mod vhost;

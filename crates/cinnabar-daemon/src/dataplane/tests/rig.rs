@@ -153,6 +153,12 @@ impl Rig {
         answered
     }
 
+    /// Takes a data plane that the test runs itself, as far as messages go.
+    pub(super) fn adopt(&mut self, commands: cinnabar_messages::Commands) {
+        let (_, ended) = oneshot::channel();
+        self.running = Some(DataPlaneHandle { commands, ended, feeds: None });
+    }
+
     /// Where messages go.
     pub(super) fn commands(&self) -> cinnabar_messages::Commands {
         self.running.as_ref().expect("it runs").commands.clone()

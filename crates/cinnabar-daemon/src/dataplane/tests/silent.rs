@@ -66,7 +66,7 @@ fn dropped_while_a_write_hangs(io: IoMode) {
 fn a_device_is_not_given_up_for_what_hangs_on_the_one_before() {
     let rig = Rig::new(IoMode::Auto, &["vm1"]);
     let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
-    let mut hear = |plane: &mut Plane, disk| {
+    let hear = |plane: &mut Plane, disk| {
         let what = What { name: "write", kind: OpKind::Write, offset: 0, len: 4096 };
         let hangs = LaneEvent::Io(IoEvent::Hangs(disk, what));
         plane.heard.push(WorkerEvent::Lane(1, hangs));
