@@ -156,6 +156,11 @@ impl Crew {
         Health::of_all(self.health.iter().map(KnownHealth::health))
     }
 
+    /// Whether shards have different sizes, after a resize that failed and could not be taken back.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.router.is_uneven()
+    }
+
     /// A shard is doing otherwise than before, as one of the threads says.
     pub(super) fn heard_health(&mut self, shard: u32, news: HealthNews) {
         if let Some(known) = self.health.get_mut(shard as usize) {
