@@ -35,6 +35,10 @@ use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+/// Discarding 256 MiB, or making room for as much, takes a sound device this much longer than reads and
+/// writes: SSDs have been seen that took 10 s, under load.
+const DISCARD_TIMES: u32 = 4;
+
 /// See the module.
 pub(super) struct Desk {
     /// Not dropped while the kernel may hang in an operation: see [`Desk::end`].
@@ -132,6 +136,7 @@ impl Desk {
         };
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
         let bound = self.hurried.unwrap_or(self.cache_timeout);
+        let bound = if what.kind == OpKind::Discard { bound * DISCARD_TIMES } else { bound };
         let io = self.insert(now, Owner::Engine(shard, id), (None, file), what, bound);
         self.port.submit(Job { token: io as u64, file, op });
     }

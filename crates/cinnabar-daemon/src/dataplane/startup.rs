@@ -303,6 +303,7 @@ impl Plane {
             let hint = "volumes that move are served by the first: give it an address of its own";
             return Err(StartError::new(StartErrorKind::AddressInUse, subject(), message, hint));
         }
+        let thread = self.thread_for(&config)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
             let message = format!("no random numbers: {error}");
             StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
@@ -318,7 +319,6 @@ impl Plane {
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
         let key = self.volumes.vacant_key();
         self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
-        let thread = self.thread_for(&config);
         if let Err(error) = self.listen_at(thread, &config, key, &io) {
             self.remove_exports_at(thread, key);
             self.crew.uninstall(&mut self.lane, key);

@@ -16,7 +16,7 @@ mod qos;
 mod renewal;
 mod replacing;
 pub(super) mod resizing;
-mod rig;
+pub(super) mod rig;
 mod serving;
 mod silent;
 mod state_folder;
