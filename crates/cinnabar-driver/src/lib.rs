@@ -10,6 +10,7 @@
 //! * [`clone_map`]: which objects of a clone are its own, and which reads its parent answers.
 //! * [`device_life`]: the cache device: opening, loss, replacement, letting go.
 //! * [`door`]: where back-end I/O waits for its turn among the volumes of a group.
+//! * [`health_news`]: how a shard is, as several threads tell it.
 //! * [`held`]: completions that are delivered later.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
@@ -26,6 +27,7 @@ pub mod change_proof;
 pub mod clone_map;
 pub mod device_life;
 pub mod door;
+pub mod health_news;
 pub mod held;
 pub mod io_count;
 pub mod io_tracker;

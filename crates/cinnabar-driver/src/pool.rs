@@ -14,11 +14,9 @@
 
 #![expect(clippy::disallowed_types, reason = "its locks are tried, or held for a list's append")]
 
-mod health;
 mod questions;
 
-pub use health::{HealthNews, KnownHealth};
-
+use crate::health_news::HealthNews;
 use crate::shard::{Binding, Shard, ShardIo};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::{Mutant, Mutants};
@@ -27,7 +25,7 @@ use cinnabar_engine::{Engine, Event, Payload};
 use questions::Questions;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 
 /// Batches that a holder takes before it goes back to its other work. What is left is its own to
 /// take, at its next turn.
@@ -71,7 +69,7 @@ struct Seat<P, V> {
     inbox: Mutex<Vec<Left<P, V>>>,
     /// There may be something in the inbox.
     filled: AtomicBool,
-    questions: Questions<P, V>,
+    questions: Questions<Shard<P, V>>,
     /// When the engine wants to be woken, as of the last run.
     wake: AtomicU64,
     /// Its index has not been loaded yet: a loader may be its home.
@@ -231,7 +229,71 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
     }
 }
 
+impl<P: Payload + 'static, V: Copy + PartialEq + 'static> ShardPool<P, V> {
+    /// Asks a shard something, and waits for the answer: for the end of a batch, if a thread runs it. The
+    /// caller has the shard run afterwards if something was left for it
+    /// ([`is_filled`](Self::is_filled)).
+    ///
+    /// # Panics
+    /// If the thread that runs the shard has panicked, which ends the process.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        shard: u32,
+        question: impl FnOnce(&Shard<P, V>) -> T + Send + 'static,
+    ) -> T {
+        self.ask_later(shard, question).recv().expect("a holder answers what was left")
+    }
+
+    /// The same without waiting: the answer is there when this returns or, if a thread runs the shard,
+    /// before that begins its next batch.
+    pub fn ask_later<T: Send + 'static>(
+        &self,
+        shard: u32,
+        question: impl FnOnce(&Shard<P, V>) -> T + Send + 'static,
+    ) -> mpsc::Receiver<T> {
+        let seat = &self.seats[shard as usize];
+        let (answer, answered) = mpsc::sync_channel(1);
+        // Who does not wait any more has no use for it.
+        let question = move |shard: &Shard<P, V>| drop(answer.send(question(shard)));
+        match seat.hold() {
+            Some(held) => {
+                question(&held.shard);
+                drop(held);
+            }
+            None => seat.questions.leave(Box::new(question)),
+        }
+        fence(SeqCst);
+        seat.look_at_questions(self.mutants);
+        answered
+    }
+}
+
+impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
+    /// Asks a shard something, unless another thread runs it at the moment.
+    pub fn try_ask<T>(&self, shard: u32, question: impl FnOnce(&Shard<P, V>) -> T) -> Option<T> {
+        let seat = &self.seats[shard as usize];
+        let held = seat.hold()?;
+        let answer = question(&held.shard);
+        drop(held);
+        fence(SeqCst);
+        seat.look_at_questions(self.mutants);
+        Some(answer)
+    }
+}
+
 impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
+    /// The caller has let go of the shard, and a fence stands behind that: a question that was left
+    /// before is seen here, or its asker finds the shard free.
+    fn look_at_questions(&self, mutants: Mutants) {
+        while self.questions.is_asked() && !mutants.is(Mutant::QuestionNotLookedAtAgain) {
+            // Another holder looks, too.
+            let Some(held) = self.hold() else { return };
+            self.questions.answer(&held.shard);
+            drop(held);
+            fence(SeqCst);
+        }
+    }
+
     /// The shard, unless another thread has it.
     fn hold(&self) -> Option<MutexGuard<'_, Held<P, V>>> {
         match self.held.try_lock() {

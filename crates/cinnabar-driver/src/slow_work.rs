@@ -196,7 +196,9 @@ mod tests {
             (10..14).for_each(|volume| work.push(0, Some(volume), volume));
             let quick = begun(&mut work);
             assert_eq!(quick.len(), 4, "in round {round}");
-            quick.iter().for_each(|(ticket, _)| drop(work.ended(*ticket)));
+            for (ticket, _) in quick {
+                work.ended(ticket);
+            }
             work.look();
         }
     }

@@ -7,7 +7,8 @@
 //! its home, which knows of its wake-ups what it was told.
 
 use crate::machine::{Kept, Machine, kept_of};
-use cinnabar_driver::pool::{HealthNews, KnownHealth, Left, Ran};
+use cinnabar_driver::health_news::{HealthNews, KnownHealth};
+use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;

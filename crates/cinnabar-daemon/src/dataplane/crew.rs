@@ -11,7 +11,7 @@ use super::lane::{Lane, Pool};
 use super::worker::Worker;
 use cinnabar_backend::Memory;
 use cinnabar_driver::ShardPool;
-use cinnabar_driver::pool::{HealthNews, KnownHealth};
+use cinnabar_driver::health_news::{HealthNews, KnownHealth};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Plan;

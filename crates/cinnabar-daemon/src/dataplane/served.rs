@@ -16,7 +16,7 @@ use cinnabar_backend::Memory;
 use cinnabar_engine::Failure;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_frontend::{Body, nbd::Export};
-use cinnabar_messages::{StartError, VolumeConfig};
+use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_status::latency::Latencies;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use crate::dataplane::guests::Passed;
 use crate::dataplane::lane::LaneEvent;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::WorkerEvent;
-use cinnabar_driver::pool::HealthNews;
+use cinnabar_driver::health_news::HealthNews;
 use cinnabar_engine::Op;
 use cinnabar_engine::health::{Health, Start};
 use cinnabar_engine::units::Instant;

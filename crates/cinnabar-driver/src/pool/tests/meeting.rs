@@ -2,6 +2,7 @@
 //! what is told of health.
 
 use super::*;
+use crate::health_news::KnownHealth;
 use cinnabar_engine::IoError;
 use cinnabar_engine::health::PassThroughReason;
 use std::sync::atomic::AtomicBool;

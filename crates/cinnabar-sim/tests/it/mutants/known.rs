@@ -151,7 +151,7 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
     ),
     (
         Mutant::OldHealthHeard,
-        "driver `pool`",
+        "driver `pool::tests::meeting`",
         "what simulated threads tell of health is heard at once",
     ),
     (

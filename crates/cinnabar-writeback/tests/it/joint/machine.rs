@@ -2,7 +2,8 @@
 //! what the daemon's threads do, in any order of their turns.
 
 use crate::memory::Mem;
-use cinnabar_driver::pool::{HealthNews, Left, Ran};
+use cinnabar_driver::health_news::HealthNews;
+use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
