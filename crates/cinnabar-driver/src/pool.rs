@@ -173,7 +173,8 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
         io: &mut impl ShardIo<P, Volume = V>,
     ) -> Ran {
         let seat = &self.seats[shard as usize];
-        for _ in 0..BATCHES_MAX {
+        let mut batches = BATCHES_MAX;
+        loop {
             let Some(mut held) = seat.hold().or_else(|| {
                 if !events.is_empty() {
                     self.leave(shard, events, None);
@@ -184,7 +185,7 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
             }) else {
                 return Ran::Taken;
             };
-            let all = seat.turn(&mut held, now, events, io, self.mutants);
+            let all = seat.turn(&mut held, now, events, io, (&mut batches, self.mutants));
             self.publish(seat, &held, shard, thread, io);
             io.letting_go(shard);
             drop(held);
@@ -199,7 +200,6 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
                 return Ran::Done;
             }
         }
-        Ran::More
     }
 
     /// Lets others know when the shard wants to be woken, and that it is loaded.
@@ -309,19 +309,19 @@ impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the engine take what there is; false if there was too much for one turn.
+    /// Lets the engine take what there is; false if there was too much for so many batches.
     fn turn(
         &self,
         held: &mut Held<P, V>,
         now: Instant,
         events: &mut Vec<Event<P>>,
         io: &mut impl ShardIo<P, Volume = V>,
-        mutants: Mutants,
+        (batches, mutants): (&mut u32, Mutants),
     ) -> bool {
         let shard = &mut held.shard;
         let mut all = false;
         shard.look_at_time(now);
-        for _ in 0..BATCHES_MAX {
+        while *batches > 0 {
             self.questions.answer(shard);
             // What was left came before what this thread brings.
             if self.filled.load(Relaxed) && self.filled.swap(false, Acquire) {
@@ -344,6 +344,7 @@ impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
                 all = true;
                 break;
             }
+            *batches -= 1;
             shard.apply(now, io);
         }
         if !all && !mutants.is(Mutant::RestKeptInShard) {

@@ -70,6 +70,50 @@ fn a_question_waits_for_one_batch_of_a_shard_that_is_always_busy() {
     busy.asked.expect("the last one").try_recv().expect("at the latest behind the last batch");
 }
 
+/// Others leave something between two batches of a turn, and once more when the shard is about to be let
+/// go of.
+struct Endless<'a>(&'a Pool, VolumeId, Doors, u64);
+
+impl Endless<'_> {
+    fn leave(&self) {
+        self.0.leave(0, &mut vec![read(self.3, self.1)], None);
+    }
+}
+
+impl ShardIo<NoData> for Endless<'_> {
+    type Volume = usize;
+
+    fn applied(&mut self) {
+        self.3 += 1;
+        if !self.3.is_multiple_of(5) {
+            self.leave();
+        }
+    }
+    fn start_on_cache(&mut self, _: u32, _: IoId, _: IoOp<NoData>) {
+        unreachable!("there is no cache device");
+    }
+    fn start_on_backend(&mut self, shard: u32, id: IoId, volume: usize, op: IoOp<NoData>) {
+        self.2.start_on_backend(shard, id, volume, op);
+    }
+    fn reply(&mut self, shard: u32, reply: Reply<NoData>) {
+        self.2.reply(shard, reply);
+    }
+    fn letting_go(&mut self, _: u32) {
+        self.leave();
+    }
+}
+
+/// Its own port waits as long as it runs a shard for others.
+#[test]
+fn a_thread_runs_a_shard_for_a_bounded_number_of_batches_however_often_it_lets_go() {
+    let (pool, volume) = pool(2);
+    let mut doors = Endless(&pool, volume, Doors::default(), 1);
+    let mut events = vec![read(0, volume)];
+    assert_eq!(pool.run(0, 0, Instant(0), &mut events, &mut doors), Ran::More);
+    assert_eq!(doors.3, 1 + u64::from(BATCHES_MAX));
+    assert!(pool.is_filled(0), "the rest is there for the next turn");
+}
+
 fn is_answered_at_last(mutants: Mutants) -> bool {
     let (pool, volume) = pool_with(1, mutants);
     let mut busy = Busy::new(&pool, volume, 0);
