@@ -22,7 +22,7 @@ fn a_write_does_not_wait_without_end_for_a_state_folder_that_hangs() {
             let hanging = std::thread::spawn(move || {
                 ledger.with(|_| {
                     begin.send(()).expect("the test waits");
-                    drop(released.recv());
+                    let _released = released.recv();
                 });
             });
             begun.recv().expect("it hangs");
