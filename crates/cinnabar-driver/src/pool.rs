@@ -372,7 +372,9 @@ impl<P: Payload, V: Copy + PartialEq> Held<P, V> {
     /// Tells how the shard is, if that has changed.
     fn tell_health(&mut self, io: &mut impl ShardIo<P, Volume = V>) {
         let health = self.shard.engine.health();
-        if self.health.is_none_or(|told| told != health && !(is_loading(told) && is_loading(health)))
+        if self
+            .health
+            .is_none_or(|told| told != health && !(is_loading(told) && is_loading(health)))
         {
             self.health = Some(health);
             self.told += 1;

@@ -133,7 +133,8 @@ impl Rig {
         shard: u32,
         result: Result<Answer<Blocks>, Failure>,
     ) -> Option<Reply<Blocks>> {
-        let of_shard = |(at, routed): (usize, &Routed<Blocks>)| (routed.shard == shard).then_some(at);
+        let of_shard =
+            |(at, routed): (usize, &Routed<Blocks>)| (routed.shard == shard).then_some(at);
         let at = self.asked.iter().enumerate().filter_map(of_shard).nth(nth).expect("was asked");
         let id = match self.asked.remove(at).event {
             Event::Submit(request) => request.id,

@@ -84,7 +84,9 @@ impl Plane {
     pub(super) fn state_failed(&mut self, now: Instant, reason: String, hint: &str) {
         if let Some(failures) = self.state_folder.failed(now, reason.clone()) {
             tracing::error!(
-                reason, hint, failures,
+                reason,
+                hint,
+                failures,
                 "volumes can't be written: without a cache device, a new generation must be kept"
             );
         }

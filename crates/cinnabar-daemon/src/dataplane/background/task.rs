@@ -3,9 +3,7 @@
 use super::threads::{Class, Job, Queue};
 use crate::dataplane::device::{self, OpenedDevice};
 use crate::dataplane::disks::{self, OpenedVolume, Taken};
-use crate::dataplane::migrate::{
-    self, Arrival, MoveDone, MoveStep, WarmDone, WarmStep, WarmTask,
-};
+use crate::dataplane::migrate::{self, Arrival, MoveDone, MoveStep, WarmDone, WarmStep, WarmTask};
 use crate::dataplane::resize::RoomAsked;
 use crate::dataplane::returns::{self, Compared, Swept};
 use crate::dataplane::watch::Sizes;
@@ -205,9 +203,7 @@ impl Job for Task {
                 let error = StartError::new(kind, subject, NO_THREAD, NO_THREAD_HINT);
                 Finished::Opened { name, result: Err(error), answer, attempt }
             }
-            Self::OpenDevice { id, .. } => {
-                Finished::DeviceOpened { id, result: Err(no_thread()) }
-            }
+            Self::OpenDevice { id, .. } => Finished::DeviceOpened { id, result: Err(no_thread()) },
             Self::Grow { volume, attachment, answer, .. } => {
                 Finished::Grown { volume, attachment, result: Err(no_thread()), answer }
             }

@@ -75,7 +75,8 @@ impl Class {
     }
 }
 
-const _: () = assert!(Class::threads_max() + IDLE_MAX <= THREADS_MAX, "TasksMax= has room for them");
+const _: () =
+    assert!(Class::threads_max() + IDLE_MAX <= THREADS_MAX, "TasksMax= has room for them");
 
 /// Work of one queue is done one at a time: one that hangs holds one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -123,7 +124,12 @@ pub(in super::super) struct Threads<J: Job> {
 }
 
 impl<J: Job> Threads<J> {
-    pub(in super::super) fn new(waker: Waker, clock: Clock, spawn: Spawn, mutants: Mutants) -> Self {
+    pub(in super::super) fn new(
+        waker: Waker,
+        clock: Clock,
+        spawn: Spawn,
+        mutants: Mutants,
+    ) -> Self {
         let (sender, receiver) = mpsc::channel();
         Self {
             work: SlowWork::new(&Class::PLACES),

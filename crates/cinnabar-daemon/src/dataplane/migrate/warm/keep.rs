@@ -107,9 +107,9 @@ impl Plane {
             }
             let room = limit - blocks.len();
             let name = name.to_owned();
-            let page = self.lane.ask_one(shard, move |engine| {
-                engine.kept_blocks(&name, from, room, looks)
-            });
+            let page = self
+                .lane
+                .ask_one(shard, move |engine| engine.kept_blocks(&name, from, room, looks));
             let page = page.unwrap_or_default();
             blocks.extend(page.blocks);
             looks = looks.saturating_sub(page.looked);
