@@ -96,7 +96,7 @@ impl Plane {
     ) {
         match &result {
             Ok(_) => self.state_kept(),
-            Err(error) => self.state_failed(now, error.to_string(), error.hint()),
+            Err(error) => self.state_failed(now, &error.to_string(), error.hint()),
         }
         let (ios, next) = self.proofs.raised();
         self.settle_generations(now, ios, result.ok());

@@ -76,13 +76,13 @@ impl Plane {
             let ios = self.proofs.write_is_overdue();
             self.settle_generations(now, ios, None);
             let reason = format!("the state folder has not answered for {} s", WAIT_MAX.as_secs());
-            self.state_failed(now, reason, "check the disk that state_dir lies on");
+            self.state_failed(now, &reason, "check the disk that state_dir lies on");
         }
     }
 
     /// The state folder can't be written.
-    pub(super) fn state_failed(&mut self, now: Instant, reason: String, hint: &str) {
-        if let Some(failures) = self.state_folder.failed(now, reason.clone()) {
+    pub(super) fn state_failed(&mut self, now: Instant, reason: &str, hint: &str) {
+        if let Some(failures) = self.state_folder.failed(now, reason.to_owned()) {
             tracing::error!(
                 reason,
                 hint,
