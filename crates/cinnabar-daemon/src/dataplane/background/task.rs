@@ -3,7 +3,7 @@
 use super::threads::{Class, Job, Queue};
 use crate::dataplane::device::{self, OpenedDevice};
 use crate::dataplane::disks::{self, OpenedVolume, Taken};
-use crate::dataplane::migrate::{self, Arrival, MoveDone, MoveStep, WarmDone, WarmStep, WarmTask};
+use crate::dataplane::migrate::{self, Arrival, MoveDone, MoveStep, WarmDone, WarmTask};
 use crate::dataplane::resize::RoomAsked;
 use crate::dataplane::returns::{self, Compared, Swept};
 use crate::dataplane::watch::Sizes;
