@@ -36,7 +36,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 pub struct ReadyBody {
     /// Whether every volume answers.
     pub ready: bool,
-    /// `starting`, `serving` or `stopping`.
+    /// `starting`, `serving`, `stopping`, or `stuck`: a thread of the daemon does not turn.
     pub state: String,
 }
 
@@ -181,9 +181,10 @@ async fn status(State(control): State<Arc<Control>>) -> Answer<Json<StatusReport
 /// Whether the daemon serves
 #[utoipa::path(get, path = "/v1/ready", tag = "daemon", operation_id = "ready", responses(
     (status = 200, description = "Every volume answers", body = ReadyBody),
-    (status = 503, description = "The daemon starts or stops", body = ReadyBody)))]
+    (status = 503, description = "The daemon starts or stops, or a thread of it is stuck", body = ReadyBody)))]
 pub(super) async fn ready(State(control): State<Arc<Control>>) -> Response {
     let (code, state) = match control.phase() {
+        Phase::Serving(_) if control.is_stuck() => (StatusCode::SERVICE_UNAVAILABLE, "stuck"),
         Phase::Serving(_) => (StatusCode::OK, "serving"),
         Phase::Starting => (StatusCode::SERVICE_UNAVAILABLE, "starting"),
         Phase::Stopping => (StatusCode::SERVICE_UNAVAILABLE, "stopping"),

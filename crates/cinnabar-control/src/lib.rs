@@ -4,6 +4,8 @@
 //! Runs on one thread and never touches data.
 
 #![forbid(unsafe_code)]
+// They panic where stdout or stderr can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 pub mod actions;
 pub mod api;
@@ -41,6 +43,7 @@ use cinnabar_messages::recording::RECORDINGS_MAX;
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
 use cinnabar_tls::Tls;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
 use tokio::sync::{OwnedMutexGuard, Semaphore, oneshot};
@@ -76,6 +79,8 @@ pub struct Control {
     /// A place of their own for certificates, which are read beside those.
     tls_files: Arc<Semaphore>,
     phase: Mutex<Phase>,
+    /// A thread that it takes to serve does not turn.
+    stuck: AtomicBool,
     /// What it runs with, if there is a file that can be read again.
     configured: Mutex<Option<Configured>>,
     /// The manager, once it runs; there may be none.
@@ -119,6 +124,7 @@ impl Control {
             files: Arc::new(Semaphore::new(files::LOOKS_MAX)),
             tls_files: Arc::new(Semaphore::new(1)),
             phase,
+            stuck: AtomicBool::new(false),
             configured: Mutex::default(),
             manager,
             tls: OnceLock::new(),
@@ -157,6 +163,16 @@ impl Control {
     /// Where the daemon is in its life.
     pub fn phase(&self) -> Phase {
         self.phase.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// A thread that it takes to serve does not turn, or all do again.
+    pub fn set_stuck(&self, stuck: bool) {
+        self.stuck.store(stuck, Ordering::Relaxed);
+    }
+
+    /// See [`set_stuck`](Self::set_stuck).
+    fn is_stuck(&self) -> bool {
+        self.stuck.load(Ordering::Relaxed)
     }
 
     /// Goes on to the next phase.

@@ -4,6 +4,12 @@
 //! and stops them; operators are answered by [`cinnabar_control`], shares managed by
 //! [`cinnabar_manager`].
 
+// They panic where stdout or stderr can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod dataplane;
 pub mod run;
+mod service;
 pub mod signals;
+mod stray_signals;
+mod watchdog;

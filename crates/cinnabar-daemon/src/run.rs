@@ -2,7 +2,9 @@
 //!
 //! Runs on the thread it is called on, which becomes the control thread.
 
+use super::service::ServiceManager;
 use super::signals::Signals;
+use super::stray_signals;
 use crate::dataplane;
 use cinnabar_api::{Token, TokenError};
 use cinnabar_config::settings::StartTls;
@@ -13,6 +15,7 @@ use cinnabar_control::server::{Router, serve};
 use cinnabar_control::socket::{ControlSocket, SocketError};
 use cinnabar_control::tls::TlsListener;
 use cinnabar_control::{Control, Phase, api, http, observer};
+use cinnabar_messages::pulse::Pulse;
 use cinnabar_messages::{
     CommandError, CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError,
     StartErrorKind, StopReport, Subject,
@@ -25,7 +28,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use tokio::signal::unix::Signal;
+use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::oneshot;
 
 /// Added to the deadline of a stop before the control plane gives up on the data plane.
@@ -125,7 +128,12 @@ impl RunError {
 /// [`RunError`] if it can't start, can't go on, or can't stop clean.
 pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunError> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    // First of all: a second daemon by mistake is told so at once.
+    // Before anything that takes time: they would end the process. One that is to end it may, still.
+    let hangup = runtime.block_on(async {
+        stray_signals::ignore()?;
+        signal(SignalKind::hangup())
+    })?;
+    // First of all else: a second daemon by mistake is told so at once.
     let mut socket = {
         let ControlConfig { socket, socket_group, .. } = &config.control;
         ControlSocket::bind(socket, socket_group.as_deref())?
@@ -174,6 +182,7 @@ pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunEr
             config,
             &control,
             terminator.clone().map(|tls| tls as Arc<dyn StartTls>),
+            hangup,
             on_ready,
         )
         .await;
@@ -247,15 +256,17 @@ async fn live<T>(
     config: &Config,
     control: &Arc<Control>,
     tls: Option<Arc<dyn StartTls>>,
+    hangup: Signal,
     on_ready: impl FnOnce() -> T,
 ) -> Result<(), RunError> {
-    let mut signals = Signals::new()?;
+    let mut signals = Signals::with_hangup(hangup)?;
     let hangup = if reloads_on_hangup(config) { signals.take_hangup() } else { None };
     control.set_config(config);
-    control.set_reload_listener(Box::new(StatusLine));
+    let manager = ServiceManager::start()?;
+    control.set_reload_listener(Box::new(StatusLine(manager.clone())));
     let cancel = Arc::new(AtomicBool::new(false));
     let mut starting = start(config, tls, Arc::clone(&cancel))?;
-    notify(&[NotifyState::Status("opening cache and volumes")]);
+    manager.say(&[NotifyState::Status("opening cache and volumes")]);
     let mut asked_to_stop = false;
     let started = loop {
         tokio::select! {
@@ -270,23 +281,25 @@ async fn live<T>(
             }
         }
     };
-    let DataPlaneHandle { commands, mut ended, feeds } = match started {
+    let DataPlaneHandle { commands, mut ended, feeds, mut pulses } = match started {
         Ok(Ok(handle)) => handle,
         Ok(Err(error)) if error.kind == StartErrorKind::Cancelled => return Ok(()),
         Ok(Err(error)) => return Err(error.into()),
         Err(_) => return Err(ended_unexpectedly().into()),
     };
-    if let (Some(manager), Some(feeds)) = (config.manager, feeds) {
+    if let (Some(shares), Some(feeds)) = (config.manager, feeds) {
         let listener = Arc::clone(&control.observer) as _;
-        let handle = cinnabar_manager::start(manager, feeds, commands.clone(), listener)?;
+        let handle = cinnabar_manager::start(shares, feeds, commands.clone(), listener)?;
         control.set_manager(handle);
-        let allocator = manager.rules.allocator.name();
-        tracing::info!(allocator, interval_s = manager.every.as_secs(), "shares are managed");
+        let allocator = shares.rules.allocator.name();
+        tracing::info!(allocator, interval_s = shares.every.as_secs(), "shares are managed");
     }
     if !asked_to_stop {
         control.enter(Phase::Serving(commands.clone()));
         tracing::info!(volumes = config.volumes.len(), "ready");
-        notify(&[NotifyState::Ready, NotifyState::Status("serving")]);
+        manager.say(&[NotifyState::Ready, NotifyState::Status("serving")]);
+        pulses.push(own_pulse());
+        manager.watch(pulses, Arc::clone(control));
         let at_work = on_ready();
         if let Some(hangup) = hangup {
             tokio::spawn(reload_on(hangup, Arc::clone(control)));
@@ -303,14 +316,17 @@ async fn live<T>(
     }
     let stop_wait_max = control.stop_wait_max().unwrap_or(config.control.stop_wait_max);
     control.enter(Phase::Stopping);
-    notify(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
-    tokio::select! {
+    manager.look_away();
+    manager.say(&[NotifyState::Stopping, NotifyState::Status("stopping")]);
+    let stopped = tokio::select! {
         result = stop(&commands, &mut ended, stop_wait_max) => {
             control.recordings_sent(RECORDINGS_GRACE).await;
             result
         }
-        () = signals.next() => Err(RunError::Impatient),
-    }
+        () = signals.next() => return Err(RunError::Impatient),
+    };
+    manager.finish();
+    stopped
 }
 
 /// Whether SIGHUP asks for the configuration to be read again. Without a file there is nothing to read,
@@ -330,7 +346,7 @@ async fn reload_on(mut hangup: Signal, control: Arc<Control>) {
 
 /// Tells the service manager how the last reload went.
 #[derive(Debug)]
-struct StatusLine;
+struct StatusLine(ServiceManager);
 
 impl ReloadListener for StatusLine {
     fn reloaded(&self, result: Result<&ReloadReport, &CommandError>) {
@@ -344,7 +360,7 @@ impl ReloadListener for StatusLine {
             },
             Err(error) => format!("serving; the configuration was not read again: {error}"),
         };
-        notify(&[NotifyState::Status(&status)]);
+        self.0.say(&[NotifyState::Status(&status)]);
     }
 }
 
@@ -434,11 +450,12 @@ fn ended_unexpectedly() -> StartError {
     )
 }
 
-/// Tells systemd, if it wants to know.
-fn notify(states: &[NotifyState<'_>]) {
-    if let Err(error) = sd_notify::notify(states) {
-        tracing::warn!("can't notify the service manager: {error}");
-    }
+/// Of the control thread, which calls this.
+fn own_pulse() -> Pulse {
+    let runtime = tokio::runtime::Handle::current();
+    Pulse::new("control", move |beat| {
+        runtime.spawn(async move { beat.answer() });
+    })
 }
 
 #[cfg(test)]

@@ -16,10 +16,18 @@ impl Signals {
     /// # Errors
     /// What the system says.
     pub fn new() -> std::io::Result<Self> {
+        Self::with_hangup(signal(SignalKind::hangup())?)
+    }
+
+    /// The same, of which SIGHUP was taken earlier.
+    ///
+    /// # Errors
+    /// What the system says.
+    pub fn with_hangup(hangup: Signal) -> std::io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
             interrupt: signal(SignalKind::interrupt())?,
-            hangup: Some(signal(SignalKind::hangup())?),
+            hangup: Some(hangup),
         })
     }
 

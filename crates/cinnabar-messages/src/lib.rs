@@ -16,6 +16,7 @@
 
 #![forbid(unsafe_code)]
 
+pub mod pulse;
 pub mod recording;
 pub mod start_error;
 pub mod taps;
@@ -25,6 +26,7 @@ pub use cinnabar_config::settings::*;
 pub use cinnabar_status::raw::*;
 pub use start_error::*;
 
+use pulse::Pulse;
 use recording::{RECORDINGS_MAX, Recording};
 use std::fmt;
 use std::path::PathBuf;
@@ -317,6 +319,8 @@ pub struct DataPlaneHandle {
     pub ended: oneshot::Receiver<Result<(), StartError>>,
     /// What data threads tell the manager, if there is to be one.
     pub feeds: Option<taps::Feeds>,
+    /// All its data threads, to be asked whether they turn.
+    pub pulses: Vec<Pulse>,
 }
 
 /// Wakes the data thread out of its wait for I/O, from any thread (an eventfd, in practice).

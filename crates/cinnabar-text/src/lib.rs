@@ -6,6 +6,9 @@
 //! terminal: the width of a table is its caller's to say. `cli`, with the feature of that name, is the
 //! exception: what the programs' command lines have in common.
 
+// They panic where stdout or stderr can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 #[cfg(feature = "cli")]
 pub mod cli;
 mod error;

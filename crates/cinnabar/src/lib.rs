@@ -2,4 +2,7 @@
 //!
 //! For `main.rs` and the tests; no other crate may depend on it.
 
+// They panic where stdout or stderr can't be written.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 pub mod cli;

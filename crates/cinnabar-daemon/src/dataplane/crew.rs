@@ -83,7 +83,7 @@ impl Crew {
     }
 
     /// All threads beside the first.
-    fn all(&self) -> impl Iterator<Item = &Worker> {
+    pub(super) fn all(&self) -> impl Iterator<Item = &Worker> {
         self.workers.iter().chain(&self.loaders)
     }
 

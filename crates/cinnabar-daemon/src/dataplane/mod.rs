@@ -54,7 +54,6 @@ mod watch;
 mod worker;
 mod writes;
 
-use cinnabar_messages::taps::Feeds;
 use cinnabar_messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
 };
@@ -63,20 +62,22 @@ use plane::Plane;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
 
+/// What the first data thread is called.
+const FIRST_THREAD: &str = "cinnabar-data";
+
 /// Starts the data plane: blocks until every volume answers, or something is in the way.
 ///
 /// # Errors
 /// [`StartError`] if something it needs is missing or in the way. Nothing on the cache device was
 /// changed then, unless it was the device itself that failed.
 pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
-    let (started, starting) =
-        mpsc::sync_channel::<Result<(Commands, Option<Feeds>), StartError>>(1);
+    let (started, starting) = mpsc::sync_channel(1);
     let (end, ended) = oneshot::channel();
-    let thread = std::thread::Builder::new().name("cinnabar-data".into());
+    let thread = std::thread::Builder::new().name(FIRST_THREAD.into());
     thread
         .spawn(move || match Plane::start(&config) {
             Ok((mut plane, commands)) => {
-                let _ = started.send(Ok((commands, plane.feeds.take())));
+                let _ = started.send(Ok((commands, plane.feeds.take(), plane.pulses())));
                 let result = plane.run();
                 plane.end();
                 let _ = end.send(result);
@@ -87,7 +88,12 @@ pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
         })
         .map_err(|error| no_thread(&error.to_string()))?;
     match starting.recv() {
-        Ok(result) => result.map(|(commands, feeds)| DataPlaneHandle { commands, ended, feeds }),
+        Ok(result) => result.map(|(commands, feeds, pulses)| DataPlaneHandle {
+            commands,
+            ended,
+            feeds,
+            pulses,
+        }),
         Err(_) => Err(no_thread("it ended unexpectedly")),
     }
 }

@@ -18,7 +18,7 @@ use super::state_folder::StateFolder;
 use super::stop::Stop;
 use super::volume::Volume;
 use super::watch::Watch;
-use super::worker::WorkerEvent;
+use super::worker::{Worker, WorkerEvent};
 use super::writes::Writes;
 use cinnabar_backend::Memory;
 use cinnabar_backend::disk::OpenOptions;
@@ -28,6 +28,7 @@ use cinnabar_driver::PendingProofs;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Payload, Reply};
 use cinnabar_frontend::{Body, Buffers, Extent as FoundExtent, ExtentKind, Ready};
+use cinnabar_messages::pulse::Pulse;
 use cinnabar_messages::taps::{Feeds, Taps};
 use cinnabar_messages::{Message, StartError, StartErrorKind, Subject};
 use slab::Slab;
@@ -141,6 +142,14 @@ impl Plane {
             self.turn()?;
         }
         Ok(())
+    }
+
+    /// All data threads, to be asked whether they turn.
+    pub(super) fn pulses(&self) -> Vec<Pulse> {
+        let heard = self.heard.clone();
+        let first =
+            Pulse::new(super::FIRST_THREAD, move |beat| heard.push(WorkerEvent::Asked(beat)));
+        std::iter::once(first).chain(self.crew.all().map(Worker::pulse)).collect()
     }
 
     /// One turn: wait, gather, apply, act, send.
@@ -260,6 +269,7 @@ impl Plane {
                 WorkerEvent::Overdue(thread, ids) => self.overdue_elsewhere(thread, ids),
                 WorkerEvent::Drained => self.drains = self.drains.saturating_sub(1),
                 WorkerEvent::Looked => self.have_looked(),
+                WorkerEvent::Asked(beat) => beat.answer(),
                 WorkerEvent::Failed(error) => return Err(error),
             }
         }

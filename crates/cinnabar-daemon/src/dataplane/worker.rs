@@ -16,6 +16,7 @@ use super::volume::export_of;
 use cinnabar_backend::port::PortEvent;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_frontend::Ready;
+use cinnabar_messages::pulse::{Beat, Pulse};
 use cinnabar_messages::{IoMode, StartError, StartErrorKind, Subject};
 use std::cell::RefCell;
 use std::sync::mpsc;
@@ -54,12 +55,15 @@ pub(super) enum WorkerEvent {
     Drained,
     /// What a port had brought when this was asked for has been run.
     Looked,
+    /// The plane itself is asked whether it turns.
+    Asked(Beat),
     /// It can't go on.
     Failed(StartError),
 }
 
 /// The plane's handle of a worker.
 pub(super) struct Worker {
+    name: String,
     inbox: Inbox<Order>,
     /// The same from all threads.
     pub(super) mail: Inbox<Mail>,
@@ -79,7 +83,7 @@ impl Worker {
     ) -> Result<Self, StartError> {
         let (started, starting) = mpsc::sync_channel(1);
         let (end, ended) = mpsc::sync_channel(1);
-        let name = format!("cinnabar-data-{number}");
+        let name = format!("{}-{number}", super::FIRST_THREAD);
         let work = move || {
             let port = match open_port(io) {
                 Ok(port) => port,
@@ -95,16 +99,24 @@ impl Worker {
             Thread { hands, inbox, plane }.run();
             let _ = end.send(());
         };
-        let thread = std::thread::Builder::new().name(name).spawn(work);
+        let thread = std::thread::Builder::new().name(name.clone()).spawn(work);
         let thread = thread.map_err(|error| super::no_thread(&error.to_string()))?;
         let (inbox, mail) =
             starting.recv().map_err(|_| super::no_thread("it ended unexpectedly"))??;
-        Ok(Self { inbox, mail, thread: Some(thread), ended })
+        Ok(Self { name, inbox, mail, thread: Some(thread), ended })
     }
 
     /// Has something done between two turns.
     pub(super) fn order(&self, work: impl FnOnce(&mut WorkerState) + Send + 'static) {
         self.inbox.push(Order::Call(Box::new(work)));
+    }
+
+    /// Asks it whether it turns.
+    pub(super) fn pulse(&self) -> Pulse {
+        let inbox = self.inbox.clone();
+        Pulse::new(&self.name, move |beat| {
+            inbox.push(Order::Call(Box::new(move |_| beat.answer())));
+        })
     }
 
     /// Has it say when what its port has brought has been run.

@@ -8,10 +8,12 @@ pub fn print(failure: &Failure) {
     if failure.code == 0 {
         return;
     }
-    let mut stderr = std::io::stderr().lock();
     // A closed stderr is no reason to fail.
-    let _gone = writeln!(stderr, "error: {}", failure.message);
-    if !failure.hint.is_empty() {
-        let _gone = writeln!(stderr, "hint: {}", failure.hint);
-    }
+    let _gone = std::io::stderr().lock().write_all(text(failure).as_bytes());
+}
+
+/// Its lines.
+pub(super) fn text(failure: &Failure) -> String {
+    let error = format!("error: {}\n", failure.message);
+    if failure.hint.is_empty() { error } else { error + &format!("hint: {}\n", failure.hint) }
 }

@@ -4,12 +4,16 @@
 //! configuration. The last line of an error is a hint.
 
 pub mod failure;
+mod file_limit;
+mod log_queue;
 pub mod logging;
 pub mod man;
 pub mod output;
+mod panics;
 pub mod parse;
 pub mod program;
 pub mod progress;
 pub mod report_file;
+pub mod talk;
 pub mod told;
 pub mod trace_file;

@@ -1,6 +1,6 @@
 //! A program from its arguments to its exit code.
 
-use super::{failure, output};
+use super::{failure, file_limit, logging, output, panics};
 use crate::Failure;
 use clap::{Command, CommandFactory, Parser};
 use clap_complete::Shell;
@@ -10,7 +10,8 @@ use std::process::ExitCode;
 /// Reads the arguments that the process was started with, runs what they ask for, and prints how
 /// that failed.
 pub fn main<P: Parser + CommandFactory>(run: impl FnOnce(P) -> Result<(), Failure>) -> ExitCode {
-    abort_on_panic();
+    panics::abort_on_panic();
+    file_limit::make_it_an_error();
     output::fit_terminal();
     match P::try_parse() {
         Ok(asked) => ended(run(asked)),
@@ -41,20 +42,13 @@ pub fn version(program: &Command, format: u32, json: bool) -> Result<(), Failure
     output::text(&format!("{name} {version} (cache format {format})\n"))
 }
 
-/// A panic of any thread ends the process, in each profile as in a release: what it left half done is nobody's to use.
-fn abort_on_panic() {
-    let tell = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |info| {
-        tell(info);
-        std::process::abort();
-    }));
-}
-
 fn ended(done: Result<(), Failure>) -> ExitCode {
     match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            failure::print(&failure);
+            if !logging::tells(&failure) {
+                failure::print(&failure);
+            }
             ExitCode::from(failure.code)
         }
     }

@@ -1,12 +1,12 @@
-//! A client of the control API.
+//! A client of the control API. How long it waits is in [`patience`](super::patience).
 
+use super::connection::{ANSWER_BYTES_MAX, NOT_ALLOWED, ask, exchange, lost};
+use super::patience::{Patience, silence};
 use cinnabar_control::api::{ErrorBody, ReadyBody};
 use cinnabar_text::Failure;
-use http_body_util::{BodyExt, Full, Limited};
+use http_body_util::{BodyExt, Limited};
 use hyper::body::{Bytes, Incoming};
-use hyper::client::conn::http1::handshake;
-use hyper::{Method, Request, Response, StatusCode};
-use hyper_util::rt::TokioIo;
+use hyper::{Method, StatusCode};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::ErrorKind;
@@ -14,16 +14,8 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tokio::net::UnixStream;
 
-/// Longest answer: 4096 volumes at 3 KiB each, with room.
-const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// Longest wait for an answer: a volume is opened and detached within it.
-const ANSWER_WAIT_MAX: Duration = Duration::from_hours(2);
 /// Between two questions whether the daemon serves.
 const READY_STEP: Duration = Duration::from_millis(50);
-
-/// What helps without the right to connect. It may be a folder above the socket that forbids it.
-const NOT_ALLOWED: &str =
-    "use the account that the daemon runs under, a member of socket_group in [control], or root";
 
 /// Where the daemon is.
 #[derive(Clone, Debug, clap::Args)]
@@ -31,12 +23,25 @@ pub(super) struct Daemon {
     /// The daemon's control socket
     #[arg(long, value_name = "PATH", env = "CINNABAR_SOCKET", default_value = "control.sock")]
     socket: PathBuf,
+    #[command(flatten)]
+    patience: Patience,
 }
 
 impl Daemon {
-    /// Behind this socket.
-    pub(super) const fn at(socket: PathBuf) -> Self {
-        Self { socket }
+    /// Behind this socket, with the same patience.
+    pub(super) fn elsewhere(&self, socket: PathBuf) -> Self {
+        Self { socket, ..self.clone() }
+    }
+
+    /// Whether one listens there.
+    pub(super) fn is_there(&self) -> bool {
+        let connect = async { UnixStream::connect(&self.socket).await.map(drop) };
+        match runtime().map(|runtime| runtime.block_on(connect)) {
+            Ok(Ok(())) => true,
+            // Its queue of connections is full.
+            Ok(Err(error)) => error.kind() == ErrorKind::WouldBlock,
+            Err(_) => false,
+        }
     }
 
     /// Its control socket.
@@ -75,19 +80,28 @@ impl Daemon {
         path: &str,
         body: &impl Serialize,
     ) -> Result<Incoming, Failure> {
-        let response = ask(&self.socket, Method::POST, path, encode(body)?).await?;
-        let code = response.status();
-        if code.is_success() {
-            return Ok(response.into_body());
-        }
-        let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-        Err(refusal(code, &answer.map_err(|error| lost(&self.socket, &error))?.to_bytes()))
+        let body = encode(body)?;
+        let begun = async {
+            let response = ask(&self.socket, Method::POST, path, body).await?;
+            let code = response.status();
+            if code.is_success() {
+                return Ok(response.into_body());
+            }
+            let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
+            Err(refusal(code, &answer.map_err(|error| lost(&self.socket, &error))?.to_bytes()))
+        };
+        self.patience.begin(&self.socket, begun).await
     }
 
     /// Deletes something, from within a runtime.
     pub(super) async fn delete_within(self, path: String) -> Result<(), Failure> {
         let (code, answer) = exchange(&self.socket, Method::DELETE, &path, Vec::new()).await?;
         if code.is_success() { Ok(()) } else { Err(refusal(code, &answer)) }
+    }
+
+    /// Ends when the daemon shows no sign of life any more; says so.
+    pub(super) async fn silence(&self) -> Failure {
+        silence(&self.socket).await
     }
 
     /// What the daemon says can't be understood.
@@ -132,13 +146,10 @@ impl Daemon {
     }
 
     fn call(&self, method: Method, path: &str, body: Vec<u8>) -> Result<Bytes, Failure> {
-        let runtime = runtime()?;
+        let changes = method != Method::GET;
         let exchange = exchange(&self.socket, method, path, body);
-        let (code, answer) = runtime
-            .block_on(async { tokio::time::timeout(ANSWER_WAIT_MAX, exchange).await })
-            .map_err(|_| {
-                Failure::at_run_time("no answer from the daemon", "look at the daemon's log")
-            })??;
+        let answered = self.patience.answer(&self.socket, changes, exchange);
+        let (code, answer) = runtime()?.block_on(answered)?;
         if code.is_success() { Ok(answer) } else { Err(refusal(code, &answer)) }
     }
 }
@@ -152,60 +163,6 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 fn encode(body: &impl Serialize) -> Result<Vec<u8>, Failure> {
     serde_json::to_vec(body).map_err(|error| Failure::at_run_time(error.to_string(), ""))
-}
-
-async fn exchange(
-    socket: &Path,
-    method: Method,
-    path: &str,
-    body: Vec<u8>,
-) -> Result<(StatusCode, Bytes), Failure> {
-    let response = ask(socket, method, path, body).await?;
-    let code = response.status();
-    let answer = Limited::new(response.into_body(), ANSWER_BYTES_MAX).collect().await;
-    Ok((code, answer.map_err(|error| lost(socket, &error))?.to_bytes()))
-}
-
-/// Sends a request; the answer's body is still to come.
-async fn ask(
-    socket: &Path,
-    method: Method,
-    path: &str,
-    body: Vec<u8>,
-) -> Result<Response<Incoming>, Failure> {
-    let broken = |error: &dyn std::fmt::Display| lost(socket, error);
-    let stream = UnixStream::connect(socket).await.map_err(|error| no_daemon(socket, &error))?;
-    let (mut sender, connection) =
-        handshake(TokioIo::new(stream)).await.map_err(|error| broken(&error))?;
-    // Its errors come out of `send_request` as well.
-    tokio::spawn(connection);
-    let request = Request::builder()
-        .method(method)
-        .uri(path)
-        .header("host", "localhost")
-        .header("content-type", "application/json")
-        .body(Full::new(Bytes::from(body)))
-        .map_err(|error| broken(&error))?;
-    sender.send_request(request).await.map_err(|error| broken(&error))
-}
-
-/// The connection broke.
-fn lost(socket: &Path, error: &dyn std::fmt::Display) -> Failure {
-    let message = format!("lost the daemon at {}: {error}", socket.display());
-    Failure::at_run_time(message, "look at the daemon's log")
-}
-
-fn no_daemon(socket: &Path, error: &std::io::Error) -> Failure {
-    if error.kind() == ErrorKind::PermissionDenied {
-        let message = format!("not allowed to use the control socket {}", socket.display());
-        return Failure::at_run_time(message, NOT_ALLOWED);
-    }
-    let message = format!("no daemon at {}: {error}", socket.display());
-    let hint = match error.kind() {
-        ErrorKind::ConnectionRefused => "the daemon has ended; start it with cinnabar serve",
-        _ => "name its control socket with --socket or CINNABAR_SOCKET",
-    };
-    Failure::at_run_time(message, hint)
 }
 
 /// What an error answer means: settings that can't be used are usage, the rest is run time.

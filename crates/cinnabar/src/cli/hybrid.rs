@@ -5,7 +5,7 @@ use cinnabar_backend::hybrid::manage::{
     resize,
 };
 use cinnabar_backend::hybrid::{HybridError, HybridSpec, hint};
-use cinnabar_text::cli::{output, parse};
+use cinnabar_text::cli::{output, parse, talk};
 use cinnabar_text::{Failure, Table, show_size};
 use serde_json::json;
 use std::fmt::Write as _;
@@ -197,8 +197,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             if place.ceph.is_some() && !no_probe {
                 // The volume is there: without the result moves are planned by what is common.
                 if let Err(failure) = probed(&spec, false, true) {
-                    eprintln!("the pools were not measured: {}", failure.message);
-                    eprintln!("hint: cinnabar hybrid probe, later");
+                    talk::line(format_args!("the pools were not measured: {}", failure.message));
+                    talk::line("hint: cinnabar hybrid probe, later");
                 }
             }
             show(&spec, place.json)
@@ -237,12 +237,12 @@ fn evacuated(spec: &HybridSpec, json: bool) -> Result<(), Failure> {
     evacuate(spec, &mut |left, trouble| {
         // Now and then, not at each look.
         if told.is_none_or(|before: u32| before.saturating_sub(left) > before / 20) {
-            eprintln!("{left} objects are left in the fast pool");
+            talk::line(format_args!("{left} objects are left in the fast pool"));
             told = Some(left);
         }
         if trouble.is_some() && troubled.is_none() {
             troubled = trouble.map(ToOwned::to_owned);
-            eprintln!("{}", trouble.unwrap_or_default());
+            talk::line(trouble.unwrap_or_default());
         }
     })
     .map_err(|error| failed(&error))?;
@@ -259,7 +259,10 @@ fn repaired(spec: &HybridSpec, json: bool) -> Result<(), Failure> {
     // Before anything is changed: what fails half-way would not be told again.
     for object in &found.lost_objects {
         let [begin, end] = bytes(object.extent);
-        eprintln!("{}/{object} is missing or too short: bytes {begin} to {end}", object.pool);
+        talk::line(format_args!(
+            "{}/{object} is missing or too short: bytes {begin} to {end}",
+            object.pool
+        ));
     }
     let fates = forget_lost(spec, &found).map_err(|error| failed(&error))?;
     let of = |fate: Lost| {
@@ -288,7 +291,7 @@ fn repaired(spec: &HybridSpec, json: bool) -> Result<(), Failure> {
 
 /// Measures the pools, and says so; on the error output if the result is not what was asked for.
 fn probed(spec: &HybridSpec, json: bool, aside: bool) -> Result<(), Failure> {
-    eprintln!("measuring both pools: some seconds");
+    talk::line("measuring both pools: some seconds");
     let [slow, fast] = probe(spec).map_err(|error| failed(&error))?;
     if json {
         let of = |pool: Probed| json!({ "read_us": pool.read.as_micros() as u64, "write_us": pool.write.as_micros() as u64 });
@@ -296,7 +299,11 @@ fn probed(spec: &HybridSpec, json: bool, aside: bool) -> Result<(), Failure> {
     }
     let times = |pool: Probed| format!("read {:.1?}, write {:.1?}", pool.read, pool.write);
     if aside {
-        eprintln!("4 KiB at random: fast pool {}; slow pool {}", times(fast), times(slow));
+        talk::line(format_args!(
+            "4 KiB at random: fast pool {}; slow pool {}",
+            times(fast),
+            times(slow)
+        ));
         return Ok(());
     }
     let mut table = Table::new(2, &["pool", "4 KiB at random"]);

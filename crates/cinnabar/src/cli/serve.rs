@@ -42,7 +42,7 @@ pub(super) struct Args {
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    logging::init()?;
+    let _log = logging::init()?;
     let demo = args.demo.then(|| Demo::new(args.dir.as_deref())).transpose()?;
     let mut config = match (&demo, &args.config) {
         (Some(demo), _) => demo.config()?,
@@ -61,13 +61,23 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let ready = || {
         let demo = demo.as_ref()?;
         let load = demo.work();
-        // A daemon whose stdout is closed serves all the same.
-        let _nobody_reads = output::text(&demo.welcome(&config, load.is_some()));
+        greet(demo.welcome(&config, load.is_some()));
         load
     };
     let result = run_daemon(&config, ready).map_err(|error| failure(&config, &error));
     drop(demo);
     result
+}
+
+/// Shows what there is to see, from a thread of its own: a daemon whose stdout is closed, or which nobody
+/// reads, serves all the same.
+fn greet(welcome: String) {
+    let shown = std::thread::Builder::new().name("greet".into()).spawn(move || {
+        let _nobody_reads = output::text(&welcome);
+    });
+    if let Err(error) = shown {
+        tracing::warn!("no thread to show what there is to see: {error}");
+    }
 }
 
 /// Adds file and line to an error, where it has one.

@@ -4,6 +4,7 @@ use super::http;
 use super::rig::{Running, Site};
 use std::net::TcpListener;
 use std::path::PathBuf;
+use std::process::Stdio;
 
 impl Site {
     /// A configuration with a cache of 64 MiB, and `volumes` behind it. `{dir}` is the folder.
@@ -24,11 +25,21 @@ impl Site {
     /// Starts a daemon with `c.toml` and waits until it is ready.
     pub(crate) fn serve(&self) -> Running {
         let mut daemon = self.start(&mut self.command(&["serve", "--config", "c.toml"]));
-        daemon.wait_until("ready", || {
-            http::get(&self.path("control.sock"), "/v1/ready")
-                .is_ok_and(|answer| answer.code == 200)
-        });
+        daemon.wait_until("ready", || self.is_ready());
         daemon
+    }
+
+    /// The same with a log that goes elsewhere.
+    pub(crate) fn serve_into(&self, stderr: impl Into<Stdio>) -> Running {
+        let mut command = self.command(&["serve", "--config", "c.toml"]);
+        let mut daemon = self.start_into(&mut command, stderr, self.path("no-log"));
+        daemon.wait_until("ready", || self.is_ready());
+        daemon
+    }
+
+    fn is_ready(&self) -> bool {
+        let answer = http::get(&self.path("control.sock"), "/v1/ready");
+        answer.is_ok_and(|answer| answer.code == 200)
     }
 }
 

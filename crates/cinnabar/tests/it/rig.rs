@@ -87,7 +87,17 @@ impl Site {
     pub(crate) fn start(&self, command: &mut Command) -> Running {
         let log = self.path(&format!("log-{}", fs::read_dir(self.dir.path()).expect("it").count()));
         let file = File::create(&log).expect("a log");
-        let child = command.stdout(Stdio::null()).stderr(file).spawn().expect("it starts");
+        self.start_into(command, file, log)
+    }
+
+    /// The same with a stderr of the test's own; what is read as its log is at `log`.
+    pub(crate) fn start_into(
+        &self,
+        command: &mut Command,
+        stderr: impl Into<Stdio>,
+        log: PathBuf,
+    ) -> Running {
+        let child = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("it starts");
         Running { child, log }
     }
 }
@@ -148,8 +158,13 @@ impl Running {
 
     /// Waits for its end.
     pub(crate) fn wait(&mut self) -> ExitStatus {
+        self.wait_within(PATIENCE)
+    }
+
+    /// The same, of something that takes its time.
+    pub(crate) fn wait_within(&mut self, patience: Duration) -> ExitStatus {
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < patience {
             if let Some(status) = self.child.try_wait().expect("it is our child") {
                 return status;
             }

@@ -96,13 +96,14 @@ fn repeat(seed: u64, qos: bool) -> String {
 fn tell_the_seed_of_a_panic(qos: bool) {
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
-        before(panic);
+        // First: what was there before ends the process.
         if let Some(seed) = seed_under_way() {
             let line =
                 format!("error: seed {seed} panicked\nhint: repeat it: {}", repeat(seed, qos));
             // If stderr is gone there is nobody to tell.
             let _gone = std::io::Write::write_all(&mut std::io::stderr(), (line + "\n").as_bytes());
         }
+        before(panic);
     }));
 }
 

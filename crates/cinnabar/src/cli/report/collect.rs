@@ -38,9 +38,9 @@ pub(super) fn all(
     });
     bundle.add("version.json", Ok(Content::Json(own)));
     let config = configuration(bundle, config, &mut names);
-    let other = config.as_ref().map(|config| Daemon::at(config.control.socket.clone()));
+    let other = config.as_ref().map(|config| daemon.elsewhere(config.control.socket.clone()));
     let daemon = match other {
-        Some(other) if !is_there(daemon) && is_there(&other) => other,
+        Some(other) if !daemon.is_there() && other.is_there() => other,
         _ => daemon.clone(),
     };
     let version = daemon.get::<VersionBody>("/v1/version").map_err(|failure| failure.message);
@@ -61,10 +61,6 @@ pub(super) fn all(
         bundle.add("superblock.json", superblock(device).map(Content::Json));
     }
     names
-}
-
-fn is_there(daemon: &Daemon) -> bool {
-    UnixStream::connect(daemon.socket()).is_ok()
 }
 
 /// The file as it is, and what the check of it says.

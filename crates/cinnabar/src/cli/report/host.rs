@@ -2,10 +2,14 @@
 
 use super::bundle::{Bundle, Content};
 use super::clean::Names;
+use rustix::process::{Pid, Signal, kill_process};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
+/// Longest wait for a program's answer: of the journal, of systemd, of an SSD.
+const PROGRAM_WAIT_MAX: Duration = Duration::from_secs(if cfg!(test) { 1 } else { 30 });
 /// Facts of a block device, below `/sys/block/NAME`. Serial numbers are none.
 const DEVICE_FACTS: [&str; 10] = [
     "size",
@@ -129,10 +133,22 @@ fn control_groups(text: &str) -> String {
     found
 }
 
-/// What a program prints; why it does not.
+/// What a program prints; why it does not. One that does not end is ended.
 pub(super) fn said(command: &mut Command) -> Result<String, String> {
     let name = command.get_program().to_string_lossy().into_owned();
-    let done = command.stdin(Stdio::null()).output().map_err(|error| format!("{name}: {error}"))?;
+    let failed = |error: &dyn std::fmt::Display| format!("{name}: {error}");
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let child = command.spawn().map_err(|error| failed(&error))?;
+    let pid = Pid::from_child(&child);
+    let (done, ended) = std::sync::mpsc::channel();
+    let wait = move || drop(done.send(child.wait_with_output()));
+    std::thread::Builder::new().spawn(wait).map_err(|error| failed(&error))?;
+    let Ok(done) = ended.recv_timeout(PROGRAM_WAIT_MAX) else {
+        // It is not reaped, so the number is its own.
+        let _ends_or_hangs = kill_process(pid, Signal::KILL);
+        return Err(failed(&"it does not end"));
+    };
+    let done = done.map_err(|error| failed(&error))?;
     if !done.status.success() {
         let text = String::from_utf8_lossy(&done.stderr);
         let last = text.lines().next().unwrap_or("it says nothing");
@@ -155,6 +171,8 @@ mod tests {
         }
         assert!(!names.hosts[0].is_empty());
         assert!(said(&mut Command::new("/no/such/program")).is_err());
+        let endless = said(Command::new("sleep").arg("1000"));
+        assert_eq!(endless, Err("sleep: it does not end".to_owned()));
     }
 
     #[test]

@@ -114,6 +114,7 @@ pub(super) async fn record(
     let mut show = tokio::time::interval(SHOW_EVERY);
     let (mut line, mut lines) = (Progress::new(), Lines::default());
     let (mut ended, mut asked) = (None, None);
+    let mut silence = std::pin::pin!(daemon.silence());
     loop {
         tokio::select! {
             frame = body.frame() => {
@@ -157,6 +158,8 @@ pub(super) async fn record(
                 // If it can't be asked the answer ends anyhow, or is given up.
                 tokio::spawn(daemon.clone().delete_within(path));
             }
+            // Volumes that rest send nothing; a daemon that does not turn sends nothing either.
+            _ = &mut silence => break,
             _ = show.tick() => {}
         }
         line.show(|| progress(sink, began.elapsed()));
