@@ -156,7 +156,7 @@ impl Rig {
     /// Takes a data plane that the test runs itself, as far as messages go.
     pub(super) fn adopt(&mut self, commands: cinnabar_messages::Commands) {
         let (_, ended) = oneshot::channel();
-        self.running = Some(DataPlaneHandle { commands, ended, feeds: None });
+        self.running = Some(DataPlaneHandle { commands, ended, feeds: None, pulses: Vec::new() });
     }
 
     /// Where messages go.
