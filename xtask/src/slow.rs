@@ -41,6 +41,16 @@ impl Slow {
 /// All of them.
 pub(crate) const SLOW: &[Slow] = &[
     Slow {
+        program: "cinnabar/it",
+        tier: Tier::Ci,
+        tests: &[
+            "frozen::a_recording_does_not_wait_for_a_daemon_that_is_stopped",
+            "frozen::commands_do_not_wait_for_a_daemon_that_is_stopped",
+            "turning::a_silent_disk_is_no_thread_that_does_not_turn",
+            "turning::a_thread_that_does_not_turn_is_told_to_the_service_manager",
+        ],
+    },
+    Slow {
         program: "cinnabar-bench",
         tier: Tier::Ci,
         tests: &["probe::fit::tests::presets_are_found_again"],

@@ -16,6 +16,7 @@ use cinnabar_control::socket::{ControlSocket, SocketError};
 use cinnabar_control::tls::TlsListener;
 use cinnabar_control::{Control, Phase, api, http, observer};
 use cinnabar_messages::pulse::Pulse;
+use cinnabar_messages::taps::Feeds;
 use cinnabar_messages::{
     CommandError, CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError,
     StartErrorKind, StopReport, Subject,
@@ -287,13 +288,7 @@ async fn live<T>(
         Ok(Err(error)) => return Err(error.into()),
         Err(_) => return Err(ended_unexpectedly().into()),
     };
-    if let (Some(shares), Some(feeds)) = (config.manager, feeds) {
-        let listener = Arc::clone(&control.observer) as _;
-        let handle = cinnabar_manager::start(shares, feeds, commands.clone(), listener)?;
-        control.set_manager(handle);
-        let allocator = shares.rules.allocator.name();
-        tracing::info!(allocator, interval_s = shares.every.as_secs(), "shares are managed");
-    }
+    manage_shares(config, control, feeds, &commands)?;
     if !asked_to_stop {
         control.enter(Phase::Serving(commands.clone()));
         tracing::info!(volumes = config.volumes.len(), "ready");
@@ -327,6 +322,22 @@ async fn live<T>(
     };
     manager.finish();
     stopped
+}
+
+/// Starts the manager of shares, if there is to be one.
+fn manage_shares(
+    config: &Config,
+    control: &Arc<Control>,
+    feeds: Option<Feeds>,
+    commands: &Commands,
+) -> Result<(), RunError> {
+    let (Some(shares), Some(feeds)) = (config.manager, feeds) else { return Ok(()) };
+    let listener = Arc::clone(&control.observer) as _;
+    let handle = cinnabar_manager::start(shares, feeds, commands.clone(), listener)?;
+    control.set_manager(handle);
+    let allocator = shares.rules.allocator.name();
+    tracing::info!(allocator, interval_s = shares.every.as_secs(), "shares are managed");
+    Ok(())
 }
 
 /// Whether SIGHUP asks for the configuration to be read again. Without a file there is nothing to read,

@@ -51,6 +51,9 @@ impl Pulse {
 
 impl Beat {
     /// The thread turns.
+    ///
+    /// # Panics
+    /// If it is not the last question of its thread: there is one at a time.
     pub fn answer(self) {
         let before = self.answered.swap(self.number, Ordering::Release);
         assert_eq!(before + 1, self.number, "questions are answered once, in their order");
@@ -59,6 +62,9 @@ impl Beat {
 
 impl fmt::Debug for Pulse {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pulse").field("name", &self.name).field("asked", &self.asked).finish()
+        f.debug_struct("Pulse")
+            .field("name", &self.name)
+            .field("asked", &self.asked)
+            .finish_non_exhaustive()
     }
 }

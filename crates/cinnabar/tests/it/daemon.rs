@@ -32,7 +32,7 @@ impl Site {
     /// The same with a log that goes elsewhere.
     pub(crate) fn serve_into(&self, stderr: impl Into<Stdio>) -> Running {
         let mut command = self.command(&["serve", "--config", "c.toml"]);
-        let mut daemon = self.start_into(&mut command, stderr, self.path("no-log"));
+        let mut daemon = Running::new(&mut command, stderr, self.path("no-log"));
         daemon.wait_until("ready", || self.is_ready());
         daemon
     }

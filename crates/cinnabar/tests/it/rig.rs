@@ -87,18 +87,7 @@ impl Site {
     pub(crate) fn start(&self, command: &mut Command) -> Running {
         let log = self.path(&format!("log-{}", fs::read_dir(self.dir.path()).expect("it").count()));
         let file = File::create(&log).expect("a log");
-        self.start_into(command, file, log)
-    }
-
-    /// The same with a stderr of the test's own; what is read as its log is at `log`.
-    pub(crate) fn start_into(
-        &self,
-        command: &mut Command,
-        stderr: impl Into<Stdio>,
-        log: PathBuf,
-    ) -> Running {
-        let child = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("it starts");
-        Running { child, log }
+        Running::new(command, file, log)
     }
 }
 
@@ -191,6 +180,14 @@ impl Running {
             assert!(start.elapsed() < PATIENCE, "not {what}: {}", self.log());
             thread::sleep(STEP);
         }
+    }
+}
+
+impl Running {
+    /// Starts something with a stderr of the test's own; what is read as its log is at `log`.
+    pub(crate) fn new(command: &mut Command, stderr: impl Into<Stdio>, log: PathBuf) -> Self {
+        let child = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("it starts");
+        Self { child, log }
     }
 }
 

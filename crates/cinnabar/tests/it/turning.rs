@@ -45,6 +45,15 @@ impl Manager {
         }
     }
 
+    /// Waits for a line of the log, which is written by a thread of its own.
+    fn logs(&self, part: &str) {
+        let begun = Instant::now();
+        while !self.daemon.log().contains(part) {
+            assert!(begun.elapsed() < PATIENCE, "no {part:?}: {}", self.daemon.log());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    }
+
     /// It is heard of as often as the manager wants, for a while.
     fn lives(&self, periods: u32) {
         let until = Instant::now() + WATCHDOG * periods;
@@ -113,11 +122,7 @@ fn a_thread_that_does_not_turn_is_told_to_the_service_manager() {
     ] {
         let frozen = manager.freeze(thread);
         let told = |log: &str| log.matches(&format!("{STUCK}\"{name}\"")).count();
-        let begun = Instant::now();
-        while told(&manager.daemon.log()) == 0 {
-            assert!(begun.elapsed() < PATIENCE, "{name}: {}", manager.daemon.log());
-            std::thread::sleep(Duration::from_millis(50));
-        }
+        manager.logs(&format!("{STUCK}\"{name}\""));
         // What was said before that.
         manager.hears("nothing of the kind", Duration::from_millis(100));
         assert!(!manager.hears("WATCHDOG=1", WATCHDOG), "{name}: {}", manager.daemon.log());
@@ -127,7 +132,8 @@ fn a_thread_that_does_not_turn_is_told_to_the_service_manager() {
         }
         drop(frozen);
         assert!(manager.hears("WATCHDOG=1", PATIENCE), "{name}: {}", manager.daemon.log());
-        assert!(manager.daemon.log().contains(&format!("a thread turns again thread=\"{name}\"")));
+        let line = format!("a thread turns again thread=\"{name}\"");
+        manager.logs(&line);
         assert_eq!(ready(&manager.site), 200);
     }
     manager.daemon.terminate();
