@@ -142,7 +142,10 @@ impl Machine {
     }
 
     pub(super) fn recorded(&self, name: &str) -> Vec<Recorded> {
-        let of = |shard| self.pool.ask(shard, |shard| shard.engine.recorded(name));
+        let of = |shard| {
+            let name = name.to_owned();
+            self.pool.ask(shard, move |shard| shard.engine.recorded(&name))
+        };
         (0..self.pool.shards()).filter_map(of).collect()
     }
 
@@ -176,7 +179,7 @@ impl Machine {
     pub(super) fn late_requests(&self, volume: VolumeId) -> u32 {
         let of = |shard| {
             let inner = self.router.inner(volume, shard)?;
-            Some(self.pool.ask(shard, |s| s.engine.late_requests(inner)))
+            Some(self.pool.ask(shard, move |s| s.engine.late_requests(inner)))
         };
         (0..self.pool.shards()).filter_map(of).sum()
     }
