@@ -37,7 +37,7 @@ pub(super) struct Args {
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let _log = logging::init()?;
+    logging::init()?;
     let load = Load::start(&args.folder)
         .map_err(|error| Failure::at_run_time(format!("the machines can't work: {error}"), ""))?;
     until_end_of(io::stdin());

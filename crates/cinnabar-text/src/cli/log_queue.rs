@@ -77,14 +77,14 @@ impl LogQueue {
 
     /// Queues a line, or counts it as lost. Waits for nothing.
     pub(super) fn push(&self, text: &[u8]) {
+        let (text, bytes) = (text.into(), text.len() + LINE_OVERHEAD_BYTES);
         let mut waiting = self.0.waiting();
-        let bytes = text.len() + LINE_OVERHEAD_BYTES;
         if waiting.bytes + bytes > QUEUED_BYTES_MAX {
             waiting.lost += 1;
         } else {
             waiting.bytes += bytes;
             let lost_before = std::mem::take(&mut waiting.lost);
-            waiting.lines.push_back(Line { text: text.into(), lost_before });
+            waiting.lines.push_back(Line { text, lost_before });
         }
         drop(waiting);
         self.0.filled.notify_one();

@@ -18,22 +18,18 @@ const VARIABLE: &str = "CINNABAR_LOG";
 /// systemd sets it where stderr is the journal, which has the time of each line already.
 const JOURNAL: &str = "JOURNAL_STREAM";
 /// Longest wait for stderr at the end of the process.
-const END_WAIT_MAX: Duration = Duration::from_secs(2);
+pub(super) const END_WAIT_MAX: Duration = Duration::from_secs(2);
 /// Between two tries of a stderr that takes nothing and does not block.
 const RETRY_EVERY: Duration = Duration::from_millis(10);
 
 /// The log of this process, once it has one.
 static LOG: OnceLock<LogQueue> = OnceLock::new();
 
-/// Writes out what is logged, within bounds, when it is dropped.
-#[derive(Debug)]
-pub struct Log;
-
-/// Sets the log up for the rest of the process.
+/// Sets the log up for the rest of the process, which [`program::main`](super::program::main) ends.
 ///
 /// # Errors
 /// One of usage if the filter is none.
-pub fn init() -> Result<Log, Failure> {
+pub fn init() -> Result<(), Failure> {
     let filter = match std::env::var(VARIABLE) {
         Ok(text) if !text.is_empty() => EnvFilter::try_new(&text).map_err(|error| {
             Failure::of_usage(
@@ -62,7 +58,7 @@ pub fn init() -> Result<Log, Failure> {
     done.map_err(|error| failed(&error))?;
     // A second one would have failed above.
     let _first = LOG.set(queue);
-    Ok(Log)
+    Ok(())
 }
 
 /// Writes out what is logged, if there is a log; no longer than this.
@@ -78,15 +74,8 @@ pub(super) fn tells(failure: &Failure) -> bool {
     let Some(queue) = LOG.get() else { return false };
     if failure.code != 0 {
         queue.push(super::failure::text(failure).as_bytes());
-        flush(END_WAIT_MAX);
     }
     true
-}
-
-impl Drop for Log {
-    fn drop(&mut self) {
-        flush(END_WAIT_MAX);
-    }
 }
 
 /// The line that tells of lost ones, as an event looks.

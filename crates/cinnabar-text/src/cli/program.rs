@@ -43,7 +43,7 @@ pub fn version(program: &Command, format: u32, json: bool) -> Result<(), Failure
 }
 
 fn ended(done: Result<(), Failure>) -> ExitCode {
-    match done {
+    let code = match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
             if !logging::tells(&failure) {
@@ -51,7 +51,9 @@ fn ended(done: Result<(), Failure>) -> ExitCode {
             }
             ExitCode::from(failure.code)
         }
-    }
+    };
+    logging::flush(logging::END_WAIT_MAX);
+    code
 }
 
 /// Prints what clap has to say: help to stdout, complaints to stderr with a hint as the last line.

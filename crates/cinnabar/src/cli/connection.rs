@@ -66,6 +66,9 @@ fn no_daemon(socket: &Path, error: &std::io::Error) -> Failure {
     let message = format!("no daemon at {}: {error}", socket.display());
     let hint = match error.kind() {
         ErrorKind::ConnectionRefused => "the daemon has ended; start it with cinnabar serve",
+        ErrorKind::WouldBlock => {
+            "it takes no more connections: stopped, stuck or overloaded; see its log"
+        }
         _ => "name its control socket with --socket or CINNABAR_SOCKET",
     };
     Failure::at_run_time(message, hint)

@@ -11,7 +11,7 @@ use hyper::Method;
 use std::future::Future;
 use std::path::Path;
 use std::time::Duration;
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, timeout};
 
 /// Longest wait for the answer to a question. The daemon itself gives up on a data thread after 10 s.
 const ANSWER_WAIT_MAX: Duration = Duration::from_secs(15);
@@ -70,19 +70,19 @@ impl Patience {
 /// Ends when the daemon behind this socket shows no sign of life any more; says so. One that is gone is
 /// told by the connection that waits for its answer.
 pub(super) async fn silence(socket: &Path) -> Failure {
+    let mut last_sign = Instant::now();
     loop {
         sleep(PROBE_EVERY).await;
         let asked = exchange(socket, Method::GET, "/v1/ready", Vec::new());
-        match timeout(SILENCE_MAX, asked).await {
-            Ok(Ok((_, answer))) => {
-                let ready = serde_json::from_slice::<ReadyBody>(&answer);
-                if ready.is_ok_and(|ready| ready.state == "stuck") {
-                    let message = format!("the daemon at {} is stuck", socket.display());
-                    return Failure::at_run_time(message, "its log says which thread");
-                }
+        if let Ok(Ok((_, answer))) = timeout(SILENCE_MAX, asked).await {
+            last_sign = Instant::now();
+            let ready = serde_json::from_slice::<ReadyBody>(&answer);
+            if ready.is_ok_and(|ready| ready.state == "stuck") {
+                let message = format!("the daemon at {} is stuck", socket.display());
+                return Failure::at_run_time(message, "its log says which thread");
             }
-            Ok(Err(_)) => {}
-            Err(_) => return no_answer(socket, SILENCE_MAX, true),
+        } else if last_sign.elapsed() >= SILENCE_MAX {
+            return no_answer(socket, SILENCE_MAX, true);
         }
     }
 }
@@ -94,4 +94,29 @@ fn no_answer(socket: &Path, wait_max: Duration, changes: bool) -> Failure {
         format!("no answer of the daemon at {socket} within {seconds} s{done}"),
         "it may be stopped, stuck or overloaded: see its log; --timeout=SECONDS waits longer",
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{SILENCE_MAX, silence};
+    use std::os::unix::net::UnixListener;
+    use tokio::net::UnixStream;
+    use tokio::time::timeout;
+
+    /// Connections come in and are not answered, as of a process that is stopped; after some, none comes in.
+    #[tokio::test(start_paused = true)]
+    async fn a_daemon_that_is_stopped_is_silent_whether_it_takes_connections_or_not() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("control.sock");
+        let listener = UnixListener::bind(&path).expect("a socket");
+        rustix::net::listen(&listener, 1).expect("it listens already");
+        let mut queued = Vec::new();
+        for is_full in [false, true] {
+            while is_full && let Ok(connection) = UnixStream::connect(&path).await {
+                queued.push(connection);
+            }
+            let silent = timeout(SILENCE_MAX * 3, silence(&path)).await.expect("it gives up");
+            assert!(silent.message.starts_with("no answer of the daemon"), "{silent:?}");
+        }
+    }
 }

@@ -42,7 +42,7 @@ pub(super) struct Args {
 
 /// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
-    let _log = logging::init()?;
+    logging::init()?;
     let demo = args.demo.then(|| Demo::new(args.dir.as_deref())).transpose()?;
     let mut config = match (&demo, &args.config) {
         (Some(demo), _) => demo.config()?,

@@ -1,11 +1,9 @@
 //! Operators' commands against a running daemon: status, volumes, metrics.
 
-use super::daemon::free_port;
+use super::daemon::{VM1, free_port};
 use super::nbd::Client;
 use super::rig::{MIB, Site, finish, pattern};
 use std::collections::{BTreeMap, BTreeSet};
-
-const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
 
 fn site_with_vm1(more: &str) -> Site {
     let site = Site::new();

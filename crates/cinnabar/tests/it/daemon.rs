@@ -1,12 +1,23 @@
 //! A daemon in a folder: its configuration, its status, its end.
 
 use super::http;
-use super::rig::{Running, Site};
+use super::rig::{MIB, Running, Site};
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::process::Stdio;
 
+/// A volume on `vm1.raw`.
+pub(crate) const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
+
 impl Site {
+    /// A configuration with this one volume, of 8 MiB.
+    pub(crate) fn with_vm1() -> Self {
+        let site = Self::new();
+        site.disk("vm1.raw", 8 * MIB);
+        site.config(VM1);
+        site
+    }
+
     /// A configuration with a cache of 64 MiB, and `volumes` behind it. `{dir}` is the folder.
     pub(crate) fn config(&self, volumes: &str) -> PathBuf {
         self.write(

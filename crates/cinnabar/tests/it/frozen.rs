@@ -1,6 +1,6 @@
 //! Commands that ask a daemon which does not answer: stopped, or stuck.
 
-use super::rig::{Ended, MIB, Site, finish_within};
+use super::rig::{Ended, Site, finish_within};
 use rustix::process::{Signal, kill_process};
 use std::time::{Duration, Instant};
 
@@ -9,9 +9,7 @@ const ALL: Duration = Duration::from_secs(90);
 
 #[test]
 fn commands_do_not_wait_for_a_daemon_that_is_stopped() {
-    let site = Site::new();
-    site.disk("vm1.raw", 8 * MIB);
-    site.config("[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n");
+    let site = Site::with_vm1();
     let daemon = site.serve();
     kill_process(daemon.pid(), Signal::STOP).expect("it is our child");
     let commands = [
@@ -60,9 +58,7 @@ fn commands_do_not_wait_for_a_daemon_that_is_stopped() {
 /// A recording that has begun.
 #[test]
 fn a_recording_does_not_wait_for_a_daemon_that_is_stopped() {
-    let site = Site::new();
-    site.disk("vm1.raw", 8 * MIB);
-    site.config("[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n");
+    let site = Site::with_vm1();
     let daemon = site.serve();
     let mut recording =
         site.start(&mut site.command(&["trace", "record", "vm1", "--out", "t.csv"]));

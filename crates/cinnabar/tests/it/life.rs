@@ -1,20 +1,12 @@
 //! A daemon's life: readiness, clean stops, crashes, what a service manager hears.
 
+use super::daemon::VM1;
 use super::nbd::Client;
 use super::rig::{MIB, PATIENCE, Running, Site, pattern};
 use rustix::process::{Signal, kill_process};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
 use std::time::{Duration, Instant};
-
-const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
-
-fn site_with_vm1() -> Site {
-    let site = Site::new();
-    site.disk("vm1.raw", 8 * MIB);
-    site.config(VM1);
-    site
-}
 
 /// Reads the first MiB twice, so that it is cached.
 fn warm_up(site: &Site) {
@@ -29,7 +21,7 @@ fn warm_up(site: &Site) {
 
 #[test]
 fn a_clean_stop_restarts_warm() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let daemon = site.serve();
     assert_eq!(site.status()["volumes"][0]["warmth"]["state"], "new");
     let mode = std::fs::metadata(site.path("control.sock")).expect("it").permissions().mode();
@@ -52,7 +44,7 @@ fn a_clean_stop_restarts_warm() {
 
 #[test]
 fn a_changed_backend_is_not_served_from_the_cache() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let daemon = site.serve();
     warm_up(&site);
     daemon.stop();
@@ -71,7 +63,7 @@ fn a_changed_backend_is_not_served_from_the_cache() {
 
 #[test]
 fn after_a_crash_it_starts_again_and_nothing_is_stale() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let daemon = site.serve();
     warm_up(&site);
     let mut client = Client::attach(&site.path("vm1.sock"), "vm1").expect("it is let in");
@@ -93,7 +85,7 @@ fn after_a_crash_it_starts_again_and_nothing_is_stale() {
 /// No operator's word needed: the file's own change time proves that nobody else wrote it.
 #[test]
 fn after_a_crash_it_is_warm() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let text = std::fs::read_to_string(site.path("c.toml")).expect("it");
     site.write("c.toml", &text.replace("lock_wait_s = 0", "lock_wait_s = 20"));
     let daemon = site.serve();
@@ -137,7 +129,7 @@ fn after_a_crash_it_is_warm() {
 
 #[test]
 fn each_of_the_usual_signals_stops_it_clean() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     for signal in [Signal::TERM, Signal::INT] {
         let mut daemon = site.serve();
         let _client = Client::attach(&site.path("vm1.sock"), "vm1").expect("it is let in");
@@ -148,7 +140,7 @@ fn each_of_the_usual_signals_stops_it_clean() {
 
 #[test]
 fn a_hangup_ends_a_demonstration_alone() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let mut daemon = site.serve();
     kill_process(daemon.pid(), Signal::HUP).expect("it is our child");
     let read = "the configuration was read again";
@@ -186,7 +178,7 @@ fn hear(socket: &UnixDatagram, part: &str) {
 
 #[test]
 fn the_service_manager_hears_of_it() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let socket = UnixDatagram::bind(site.path("notify.sock")).expect("a socket");
     socket.set_read_timeout(Some(Duration::from_secs(1))).expect("a time-out");
     let mut command = site.command(&["serve", "--config", "c.toml"]);

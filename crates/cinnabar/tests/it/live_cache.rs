@@ -2,16 +2,7 @@
 //! `volume invalidate`. The client is served all the time.
 
 use super::nbd::Client;
-use super::rig::{MIB, Site, pattern};
-
-const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
-
-fn site() -> Site {
-    let site = Site::new();
-    site.disk("vm1.raw", 8 * MIB);
-    site.config(VM1);
-    site
-}
+use super::rig::{Site, pattern};
 
 fn attach(site: &Site) -> Client {
     Client::attach(&site.path("vm1.sock"), "vm1").expect("it is let in")
@@ -32,7 +23,7 @@ fn warms_up(site: &Site, client: &mut Client) -> bool {
 
 #[test]
 fn a_cache_is_given_up_and_replaced_under_a_client() {
-    let site = site();
+    let site = Site::with_vm1();
     let daemon = site.serve();
     let mut client = attach(&site);
     assert!(warms_up(&site, &mut client));
@@ -64,7 +55,7 @@ fn a_cache_is_given_up_and_replaced_under_a_client() {
 
 #[test]
 fn what_somebody_else_wrote_is_seen_after_an_invalidation() {
-    let site = site();
+    let site = Site::with_vm1();
     let daemon = site.serve();
     let mut client = attach(&site);
     assert!(warms_up(&site, &mut client));

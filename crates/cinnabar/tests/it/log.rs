@@ -1,7 +1,7 @@
 //! A log that can't be written, or is not read: the daemon serves, and stops, as ever.
 
 use super::nbd::{Client, greet};
-use super::rig::{MIB, PATIENCE, Running, Site, pattern};
+use super::rig::{PATIENCE, Running, Site, pattern};
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat};
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Signal, kill_process};
@@ -11,15 +11,6 @@ use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
-
-const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
-
-fn site_with_vm1() -> Site {
-    let site = Site::new();
-    site.disk("vm1.raw", 8 * MIB);
-    site.config(VM1);
-    site
-}
 
 /// A pipe without room for another byte.
 fn full_pipe() -> (PipeReader, PipeWriter) {
@@ -47,14 +38,14 @@ fn check(site: &Site, daemon: &mut Running) {
 
 #[test]
 fn a_log_whose_reader_has_gone_costs_nothing_but_lines() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let (reader, writer) = std::io::pipe().expect("a pipe");
     let mut daemon = site.serve_into(writer);
     drop(reader);
     check(&site, &mut daemon);
     daemon.stop();
     // As the journal is one.
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let (reader, writer) = UnixStream::pair().expect("two sockets");
     let mut daemon = site.serve_into(OwnedFd::from(writer));
     drop(reader);
@@ -64,7 +55,7 @@ fn a_log_whose_reader_has_gone_costs_nothing_but_lines() {
 
 #[test]
 fn a_log_on_a_full_disk_costs_nothing_but_lines() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let full = File::options().write(true).open("/dev/full").expect("it is there");
     let mut daemon = site.serve_into(full);
     check(&site, &mut daemon);
@@ -73,7 +64,7 @@ fn a_log_on_a_full_disk_costs_nothing_but_lines() {
 
 #[test]
 fn a_log_that_nobody_reads_holds_nobody_up() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let (mut reader, writer) = full_pipe();
     let mut daemon = site.serve_into(writer);
     check(&site, &mut daemon);
@@ -98,7 +89,7 @@ fn a_log_that_nobody_reads_holds_nobody_up() {
 
 #[test]
 fn a_daemon_whose_log_nobody_reads_stops() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let (_reader, writer) = full_pipe();
     let daemon = site.serve_into(writer);
     let begun = Instant::now();
@@ -108,24 +99,13 @@ fn a_daemon_whose_log_nobody_reads_stops() {
     let (_reader, writer) = full_pipe();
     site.write("c.toml", "nonsense");
     let mut command = site.command(&["serve", "--config", "c.toml"]);
-    let mut child = command.stderr(writer).spawn().expect("it starts");
-    drop(command);
-    let begun = Instant::now();
-    let status = loop {
-        if let Some(status) = child.try_wait().expect("it is our child") {
-            break status;
-        }
-        if begun.elapsed() > PATIENCE {
-            child.kill().expect("it is our child");
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    };
+    let status = Running::new(&mut command, writer, site.path("no-log")).wait();
     assert_eq!(status.code(), Some(2));
 }
 
 #[test]
 fn lost_lines_are_counted_and_told() {
-    let site = site_with_vm1();
+    let site = Site::with_vm1();
     let fifo = site.path("log.fifo");
     mknodat(CWD, &fifo, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a named pipe");
     let read = || {

@@ -1,13 +1,12 @@
 //! What an operator meets in the first hour: waiting for the daemon, mistakes in the configuration,
 //! accounts without rights, narrow terminals.
 
+use super::daemon::VM1;
 use super::rig::{Ended, MIB, Running, Site, finish, pattern};
 use super::terminal::on_terminal;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
-
-const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
 
 fn site(volume: &str) -> Site {
     let site = Site::new();

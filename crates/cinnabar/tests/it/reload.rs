@@ -1,10 +1,10 @@
 //! A configuration that is read again by a daemon with a manager, and one that there is not.
 
+use super::daemon::VM1;
 use super::rig::{MIB, Site};
 use serde_json::Value;
 use std::fs;
 
-const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
 const VM2: &str = "[[volume]]\nname = \"vm2\"\nbackend = \"file:vm2.raw\"\n";
 
 fn site(more: &str) -> Site {

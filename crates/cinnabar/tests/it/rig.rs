@@ -131,6 +131,12 @@ pub(crate) fn finish_within(command: &mut Command, patience: Duration) -> Ended 
 }
 
 impl Running {
+    /// Starts something with a stderr of the test's own; what is read as its log is at `log`.
+    pub(crate) fn new(command: &mut Command, stderr: impl Into<Stdio>, log: PathBuf) -> Self {
+        let child = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("it starts");
+        Self { child, log }
+    }
+
     pub(crate) fn pid(&self) -> rustix::process::Pid {
         rustix::process::Pid::from_child(&self.child)
     }
@@ -180,14 +186,6 @@ impl Running {
             assert!(start.elapsed() < PATIENCE, "not {what}: {}", self.log());
             thread::sleep(STEP);
         }
-    }
-}
-
-impl Running {
-    /// Starts something with a stderr of the test's own; what is read as its log is at `log`.
-    pub(crate) fn new(command: &mut Command, stderr: impl Into<Stdio>, log: PathBuf) -> Self {
-        let child = command.stdout(Stdio::null()).stderr(stderr).spawn().expect("it starts");
-        Self { child, log }
     }
 }
 

@@ -6,8 +6,6 @@ use super::rig::{MIB, PATIENCE, Running, Site, finish, pattern};
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-const VM1: &str = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
-
 fn send(daemon: &Running, signal: libc::c_int) {
     // SAFETY: it is our child, which was not waited for, so the number is its own.
     let sent = unsafe { libc::kill(daemon.pid().as_raw_nonzero().get(), signal) };
@@ -16,9 +14,7 @@ fn send(daemon: &Running, signal: libc::c_int) {
 
 #[test]
 fn stray_signals_are_told_and_ignored() {
-    let site = Site::new();
-    site.disk("vm1.raw", 8 * MIB);
-    site.config(VM1);
+    let site = Site::with_vm1();
     let mut daemon = site.serve();
     let mut guest = Client::attach(&site.path("vm1.sock"), "vm1").expect("it is let in");
     for (signal, name) in [
@@ -70,9 +66,7 @@ fn limited(site: &Site, kib: u64, args: &str) -> Command {
 /// `ulimit -f`, `LimitFSIZE=`.
 #[test]
 fn a_limit_on_the_size_of_files_is_an_error() {
-    let site = Site::new();
-    site.disk("vm1.raw", 8 * MIB);
-    site.config(VM1);
+    let site = Site::with_vm1();
     let ended = finish(&mut limited(&site, 20_000, "serve --config c.toml"));
     assert_eq!(ended.code, Some(2), "{ended:?}");
     assert!(ended.stderr.contains("there is no room for 67108864 bytes"), "{ended:?}");
@@ -87,9 +81,7 @@ fn a_limit_on_the_size_of_files_is_an_error() {
 /// The disk is there, and the log: both are larger than they may become.
 #[test]
 fn a_daemon_whose_files_may_not_grow_serves() {
-    let site = Site::new();
-    site.disk("vm1.raw", 8 * MIB);
-    site.config(VM1);
+    let site = Site::with_vm1();
     site.serve().stop();
     let mut daemon = site.start(&mut limited(&site, 1, "serve --config c.toml"));
     let mut guest = None;

@@ -1,5 +1,6 @@
 //! The service manager's watchdog: it hears of the daemon while all threads turn, and of nothing else.
 
+use super::daemon::VM1;
 use super::nbd::Client;
 use super::rig::{MIB, PATIENCE, Running, Site, pattern};
 use std::os::unix::net::UnixDatagram;
@@ -109,8 +110,7 @@ fn ready(site: &Site) -> u16 {
 fn a_thread_that_does_not_turn_is_told_to_the_service_manager() {
     let site = Site::new();
     site.disk("vm1.raw", 8 * MIB);
-    let volume = "[[volume]]\nname = \"vm1\"\nbackend = \"file:vm1.raw\"\n";
-    site.config(&format!("threads = 2\n{volume}"));
+    site.config(&format!("threads = 2\n{VM1}"));
     let mut manager = Manager::serve(site);
     // Idle as they are.
     manager.lives(2);

@@ -7,8 +7,10 @@ use cinnabar_messages::{
     CommandErrorKind, Commands, Given, IoMode, Message, MigrationRole, MigrationStatus, Peer,
     State, VolumeMode,
 };
+use rustix::net::sockopt::set_socket_reuseport;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
 use std::io::{Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 use std::sync::Arc;
@@ -19,16 +21,26 @@ use std::time::{Duration, Instant};
 pub(super) struct Host {
     pub(super) rig: Rig,
     address: String,
+    /// Keeps the address from other programs while nobody listens there.
+    _port: TcpListener,
     ends: Arc<AtomicBool>,
     /// What is done with answers about blocks that are kept.
     pub(super) meddler: Meddler,
 }
 
+/// A socket with an address that sockets of this user may share; it does not listen yet.
+fn bound(address: SocketAddr) -> TcpListener {
+    let socket = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let socket = socket.expect("a socket");
+    set_socket_reuseport(&socket, true).expect("it is TCP's");
+    bind(&socket, &address).expect("a port");
+    socket.into()
+}
+
 impl Host {
     fn new(io: IoMode) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("it has one").to_string();
-        drop(listener);
+        let port = bound(([127, 0, 0, 1], 0).into());
+        let address = port.local_addr().expect("it has one").to_string();
         let rig = Rig::new(io, &[]);
         let token = rig.path("token");
         let mut file = std::fs::OpenOptions::new()
@@ -39,7 +51,7 @@ impl Host {
             .open(token)
             .expect("a token");
         file.write_all(b"0123456789abcdef").expect("it is written");
-        Self { rig, address, ends: Arc::default(), meddler: Meddler::default() }
+        Self { rig, address, _port: port, ends: Arc::default(), meddler: Meddler::default() }
     }
 
     fn peer(&self) -> Peer {
@@ -48,7 +60,8 @@ impl Host {
 
     pub(super) fn start(&mut self) {
         self.rig.start();
-        let listener = TcpListener::bind(&self.address).expect("its port");
+        let listener = bound(self.address.parse().expect("it is one"));
+        rustix::net::listen(&listener, 128).expect("it is bound");
         let (commands, ends) = (self.rig.commands(), Arc::default());
         let meddler = Arc::clone(&self.meddler);
         self.ends = Arc::clone(&ends);

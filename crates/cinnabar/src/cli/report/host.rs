@@ -2,7 +2,7 @@
 
 use super::bundle::{Bundle, Content};
 use super::clean::Names;
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -139,13 +139,14 @@ pub(super) fn said(command: &mut Command) -> Result<String, String> {
     let failed = |error: &dyn std::fmt::Display| format!("{name}: {error}");
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let child = command.spawn().map_err(|error| failed(&error))?;
-    let pid = Pid::from_child(&child);
+    // Its number may be another's by the time that it is to be ended.
+    let process = pidfd_open(Pid::from_child(&child), PidfdFlags::empty());
+    let process = process.map_err(|error| failed(&error))?;
     let (done, ended) = std::sync::mpsc::channel();
     let wait = move || drop(done.send(child.wait_with_output()));
     std::thread::Builder::new().spawn(wait).map_err(|error| failed(&error))?;
     let Ok(done) = ended.recv_timeout(PROGRAM_WAIT_MAX) else {
-        // It is not reaped, so the number is its own.
-        let _ends_or_hangs = kill_process(pid, Signal::KILL);
+        let _ends_or_hangs = pidfd_send_signal(&process, Signal::KILL);
         return Err(failed(&"it does not end"));
     };
     let done = done.map_err(|error| failed(&error))?;
