@@ -42,6 +42,8 @@ struct Waiting {
     lost: u64,
     /// The thread has taken a line that is not written yet.
     busy: bool,
+    /// What is written last is queued.
+    ended: bool,
 }
 
 #[derive(Debug)]
@@ -77,9 +79,22 @@ impl LogQueue {
 
     /// Queues a line, or counts it as lost. Waits for nothing.
     pub(super) fn push(&self, text: &[u8]) {
+        self.queue(text, false);
+    }
+
+    /// Queues the last one in any case: threads that are still at work have nothing to add.
+    pub(super) fn push_last(&self, text: &[u8]) {
+        self.queue(text, true);
+    }
+
+    fn queue(&self, text: &[u8], last: bool) {
         let (text, bytes) = (text.into(), text.len() + LINE_OVERHEAD_BYTES);
         let mut waiting = self.0.waiting();
-        if waiting.bytes + bytes > QUEUED_BYTES_MAX {
+        if waiting.ended {
+            return;
+        }
+        waiting.ended = last;
+        if !last && waiting.bytes + bytes > QUEUED_BYTES_MAX {
             waiting.lost += 1;
         } else {
             waiting.bytes += bytes;

@@ -70,6 +70,19 @@ fn lines_are_written_in_order() {
     assert_eq!(sink.text(), all);
 }
 
+/// The last lines of a log say why the process ended: where other threads still wrote, they did not.
+#[test]
+fn nothing_comes_after_the_last_line() {
+    let (queue, sink) = queue();
+    sink.set(|state| state.stuck = true);
+    queue.push(b"first\n");
+    queue.push_last(b"last\n");
+    queue.push(b"too late\n");
+    sink.set(|state| state.stuck = false);
+    assert!(queue.flush(PATIENCE));
+    assert_eq!(sink.text(), "first\nlast\n");
+}
+
 #[test]
 fn a_stuck_sink_holds_nobody_up_and_memory_has_a_bound() {
     let (queue, sink) = queue();

@@ -1,7 +1,7 @@
 //! The log: one line an event, on stderr.
 //!
 //! `CINNABAR_LOG` filters, e.g. `debug` or `info,cinnabar::daemon=trace`. Whatever becomes of stderr,
-//! a thread that logs goes on at once ([`LogQueue`]).
+//! a thread that logs goes on at once: [`super::log_queue`] says how.
 
 use super::log_queue::LogQueue;
 use crate::Failure;
@@ -69,11 +69,11 @@ pub(super) fn flush(wait_max: Duration) {
     }
 }
 
-/// Has the log tell how the process failed; false if there is none.
+/// Has the log tell how the process failed, as its last word; false if there is none.
 pub(super) fn tells(failure: &Failure) -> bool {
     let Some(queue) = LOG.get() else { return false };
     if failure.code != 0 {
-        queue.push(super::failure::text(failure).as_bytes());
+        queue.push_last(super::failure::text(failure).as_bytes());
     }
     true
 }
