@@ -76,7 +76,7 @@ impl<Q: Copy + Ord, W> SlowWork<Q, W> {
             }
             let is_free = |(queue, _): &(Option<Q>, W)| queue.is_none_or(|q| !taken.contains(&q));
             let Some(at) = class.waiting.iter().position(is_free) else { continue };
-            let (queue, work) = class.waiting.remove(at).expect("it was found there");
+            let Some((queue, work)) = class.waiting.remove(at) else { continue };
             taken.extend(queue);
             class.usual += 1;
             let begun = UnderWay { class: number, queue, looked_at: false, slow: false };
@@ -92,6 +92,9 @@ impl<Q: Copy + Ord, W> SlowWork<Q, W> {
     }
 
     /// Work under way has ended; gives its class and queue.
+    ///
+    /// # Panics
+    /// If nothing with this ticket is under way.
     pub fn ended(&mut self, ticket: usize) -> (usize, Option<Q>) {
         let UnderWay { class, queue, slow, .. } = self.under_way.remove(ticket);
         let of = &mut self.classes[class];

@@ -39,6 +39,11 @@ use std::time::Duration;
 /// writes: SSDs have been seen that took 10 s, under load.
 const DISCARD_TIMES: u32 = 4;
 
+/// The time that an operation on the cache device has, if reads and writes have this one.
+pub(super) fn bound_of(kind: OpKind, usual: Duration) -> Duration {
+    if kind == OpKind::Discard { usual * DISCARD_TIMES } else { usual }
+}
+
 /// See the module.
 pub(super) struct Desk {
     /// Not dropped while the kernel may hang in an operation: see [`Desk::end`].
@@ -135,8 +140,7 @@ impl Desk {
             return self.told.push(IoEvent::Done(shard, gone));
         };
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
-        let bound = self.hurried.unwrap_or(self.cache_timeout);
-        let bound = if what.kind == OpKind::Discard { bound * DISCARD_TIMES } else { bound };
+        let bound = self.hurried.unwrap_or_else(|| bound_of(what.kind, self.cache_timeout));
         let io = self.insert(now, Owner::Engine(shard, id), (None, file), what, bound);
         self.port.submit(Job { token: io as u64, file, op });
     }

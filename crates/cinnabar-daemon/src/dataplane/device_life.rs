@@ -6,6 +6,7 @@
 //! kernel may still write to it: such a device stays locked until the last of that has ended.
 
 use super::control::{PendingCommand, failed};
+use super::desk::bound_of;
 use super::device::OpenedDevice;
 use super::patience::silence_max;
 use super::plane::Plane;
@@ -173,7 +174,7 @@ impl Plane {
         if self.cache.hangs || self.stop.is_some() || !self.cache.is(disk) {
             return;
         }
-        let bound = self.silence_max();
+        let bound = bound_of(what.kind, self.silence_max());
         self.cache.hangs = true;
         // One that is not used any more, for another reason, has been counted if that was a loss.
         self.cache.losses += u64::from(!self.cache.is_told());

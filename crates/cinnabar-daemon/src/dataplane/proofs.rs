@@ -99,7 +99,7 @@ impl Plane {
             Err(error) => self.state_failed(now, &error.to_string(), error.hint()),
         }
         let (ios, next) = self.proofs.raised();
-        self.settle_generations(now, ios, result.ok());
+        self.settle_generations(now, ios, result.ok().as_deref());
         self.write_generations(now, next);
     }
 
@@ -108,10 +108,10 @@ impl Plane {
         &mut self,
         now: Instant,
         ios: Vec<IoName>,
-        generations: Option<Vec<u64>>,
+        generations: Option<&[u64]>,
     ) {
         for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
-            let generation = generations.as_ref().map(|all| all[at]);
+            let generation = generations.map(|all| all[at]);
             let settle = move |desk: &mut Desk| desk.generation_bumped(now, io, generation);
             self.crew.on_desk(&mut self.lane, thread, settle);
         }

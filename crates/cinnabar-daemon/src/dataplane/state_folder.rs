@@ -15,7 +15,7 @@ use std::time::Duration;
 const WAIT_MAX: Duration =
     if cfg!(test) { Duration::from_secs(2) } else { Duration::from_secs(30) };
 /// Between two log lines of failures.
-const TELL_EVERY: Duration = Duration::from_secs(60);
+const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// See the module.
 #[derive(Debug, Default)]

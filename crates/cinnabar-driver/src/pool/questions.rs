@@ -40,7 +40,9 @@ impl<T> Questions<T> {
     pub(super) fn answer(&self, held: &T) {
         if self.is_asked() && self.asked.swap(false, Acquire) {
             let left = std::mem::take(&mut *self.left());
-            left.into_iter().for_each(|question| question(held));
+            for question in left {
+                question(held);
+            }
         }
     }
 }

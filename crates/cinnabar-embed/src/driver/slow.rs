@@ -105,7 +105,9 @@ impl Slow {
                 }
             };
             let Err(error) = (self.spawn)(Box::new(run)) else { continue };
-            take(&slot).into_iter().for_each(|work| self.waiting.borrow_mut().push_front(work));
+            if let Some(work) = take(&slot) {
+                self.waiting.borrow_mut().push_front(work);
+            }
             if !self.warned.replace(true) {
                 tracing::warn!(%error, "no thread for what blocks: it waits, and is tried again");
             }

@@ -75,7 +75,8 @@ impl Background {
 
     /// Nothing waits or runs that has to be brought to an end.
     pub(super) fn is_idle(&self) -> bool {
-        [Class::Urgent, Class::Usual].iter().all(|class| self.threads.count(*class) == (0, 0))
+        let classes = [Class::State, Class::Urgent, Class::Usual];
+        classes.iter().all(|class| self.threads.count(*class) == (0, 0))
     }
 
     /// When it is to be looked at again.

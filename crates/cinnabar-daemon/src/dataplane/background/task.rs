@@ -162,16 +162,18 @@ impl Job for Task {
                 (Class::Urgent, Some(Queue::Volume(*volume)))
             }
             Self::Claim { subject, .. } | Self::Unclaim { subject, .. } => {
-                (Class::Urgent, Some(Queue::Volume(subject.key())))
+                (Class::Urgent, Some(Queue::Claim(subject.number())))
             }
-            Self::BumpGeneration { .. } | Self::Entrust { .. } => {
-                (Class::Urgent, Some(Queue::State))
+            Self::BumpGeneration { .. } | Self::Entrust { .. } | Self::Disown { .. } => {
+                (Class::State, Some(Queue::State))
             }
             Self::Discard { .. } => (Class::Urgent, None),
             Self::Move { step, .. } if step.only_asks() => (Class::Question, None),
-            Self::Move { subject, .. } => (Class::Urgent, Some(Queue::Move(subject.key()))),
+            // An operator's command must not wait for a volume that is being locked.
+            Self::Move { subject, step } => {
+                (Class::Urgent, step.is_kept().then(|| Queue::Move(subject.number())))
+            }
             Self::Take { volume, .. } => (Class::Usual, Some(Queue::Volume(*volume))),
-            Self::Disown { .. } => (Class::Usual, Some(Queue::State)),
             Self::Open(Opening { attempt: None, .. }) => (Class::Usual, None),
             Self::Open(Opening { attempt: Some(_), .. }) => (Class::Try, None),
             Self::OpenDevice { .. } => (Class::Device, None),

@@ -18,7 +18,7 @@ pub(in super::super) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Looks without a thread after which work is given up that can be.
 const LOOKS_WITHOUT_MAX: u32 = 10;
 /// Between two warnings of threads that can't be had.
-const WARN_EVERY: Duration = Duration::from_secs(60);
+const WARN_EVERY: Duration = Duration::from_mins(1);
 /// Threads that wait for work.
 const IDLE_MAX: usize = 16;
 /// All threads.
@@ -42,6 +42,9 @@ pub(in super::super) trait Job: Sized + Send + 'static {
 /// Those named first go first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Class {
+    /// It writes the state folder. After a loss of the cache device guests' writes wait for that, so it
+    /// has places that no back end can take.
+    State,
     /// Guests, or engines, may wait for it.
     Urgent,
     /// An operator, or the end of a volume, waits for it.
@@ -56,7 +59,8 @@ pub(in super::super) enum Class {
 
 impl Class {
     /// In the order of the classes.
-    const PLACES: [Places; 5] = [
+    const PLACES: [Places; 6] = [
+        Places { usual: 2, slow: 0 },
         Places { usual: 32, slow: 224 },
         Places { usual: 8, slow: 56 },
         Places { usual: 8, slow: 0 },
@@ -81,10 +85,13 @@ const _: () =
 /// Work of one queue is done one at a time: one that hangs holds one thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(in super::super) enum Queue {
-    /// The back end of the volume of this key.
+    /// The back end of the volume of this key, which is another one's only when nothing of the first is
+    /// under way.
     Volume(usize),
-    /// Its way from one host to another.
-    Move(usize),
+    /// The claim to the volume of this number. It may be taken away when the volume has gone.
+    Claim(u64),
+    /// What is kept of the way between two hosts of the volume of this number.
+    Move(u64),
     /// The state folder.
     State,
 }

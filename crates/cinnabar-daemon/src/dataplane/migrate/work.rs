@@ -52,6 +52,11 @@ impl MoveStep {
         matches!(self, Self::Ask { .. } | Self::Look { .. })
     }
 
+    /// It makes something durable, in the order in which that was asked for.
+    pub(in super::super) const fn is_kept(&self) -> bool {
+        matches!(self, Self::Record { .. })
+    }
+
     /// Does it; blocks.
     pub(in super::super) fn run(self) -> MoveDone {
         match self {

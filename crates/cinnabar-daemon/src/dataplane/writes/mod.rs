@@ -87,9 +87,9 @@ pub(super) struct Subject {
 }
 
 impl Subject {
-    /// The volume's key, which may be another one's by now.
-    pub(super) const fn key(self) -> usize {
-        self.key
+    /// The volume's number, which no other one has.
+    pub(super) const fn number(self) -> u64 {
+        self.number
     }
 }
 
