@@ -16,6 +16,7 @@ use cinnabar_backend::generations::StateError;
 use cinnabar_backend::{Disk, Ledger, Proof, ProofError, Waker, port};
 use cinnabar_driver::Silence;
 use cinnabar_driver::device_life::ReplacementId;
+use cinnabar_driver::io_tracker::after;
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
@@ -24,6 +25,9 @@ use std::collections::VecDeque;
 use std::sync::mpsc::TryRecvError;
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::Duration;
+
+/// Between two log lines of generations that can't be kept.
+const TELL_EVERY: Duration = Duration::from_mins(1);
 
 /// Something to be done for I/Os of the engine's.
 pub(super) enum Task {
@@ -66,6 +70,8 @@ pub(super) struct Slow {
     waiting: RefCell<VecDeque<Work>>,
     /// That was logged.
     warned: Cell<bool>,
+    /// When it was logged that generations can't be kept.
+    told: Cell<Option<Instant>>,
 }
 
 impl Slow {
@@ -78,8 +84,9 @@ impl Slow {
 
     fn with(waker: Waker, spawn: Spawn) -> Self {
         let (sender, receiver) = mpsc::channel();
-        let (waiting, warned) = (RefCell::default(), Cell::default());
-        Self { sender, receiver, waker, spawn, waiting, warned }
+        let waiting = RefCell::default();
+        let (warned, told) = (Cell::default(), Cell::default());
+        Self { sender, receiver, waker, spawn, waiting, warned, told }
     }
 
     pub(super) fn start(&self, task: Task) {
@@ -113,6 +120,15 @@ impl Slow {
             }
             break;
         }
+    }
+
+    /// Whether it is to be logged now that generations can't be kept: each write may try it again.
+    fn tells(&self, now: Instant) -> bool {
+        let tells = self.told.get().is_none_or(|told| after(told, TELL_EVERY) <= now);
+        if tells {
+            self.told.set(Some(now));
+        }
+        tells
     }
 
     /// Closes it; that may take long, and nobody waits for it.
@@ -221,7 +237,9 @@ impl Driver {
 
     /// Volumes have new generations, or those could not be kept.
     fn generations_bumped(&mut self, now: Instant, result: Result<Vec<u64>, StateError>) {
-        if let Err(error) = &result {
+        if let Err(error) = &result
+            && self.slow.tells(now)
+        {
             tracing::error!(
                 reason = %error,
                 "volumes can't be written: without a cache device, a new generation must be kept"
@@ -267,6 +285,15 @@ mod tests {
     use super::*;
     use cinnabar_backend::port::{IoMode, open};
     use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+
+    #[test]
+    fn generations_that_can_not_be_kept_are_told_of_once_a_minute() {
+        let port = open(IoMode::Threads).expect("there are files and threads");
+        let slow = Slow::new(port.waker());
+        let told: Vec<_> =
+            (0..150).filter(|second| slow.tells(Instant(second * 1_000_000_000))).collect();
+        assert_eq!(told, [0, 60, 120]);
+    }
 
     #[test]
     fn what_no_thread_can_be_had_for_waits_and_is_not_done_by_the_driver() {
