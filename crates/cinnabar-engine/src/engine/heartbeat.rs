@@ -114,10 +114,9 @@ impl<P: Payload> Engine<P> {
 
     /// A volume's proof is to be asked for, a period after the last one.
     pub(super) fn beat_due(&mut self, index: u16) {
-        let period = self.config.heartbeat_ns;
         let volume = self.volumes[usize::from(index)].as_mut().expect("a volume in use");
         volume.beat.due = true;
-        let at = volume.beat.last.map_or(self.now, |last| last.plus_ns(period));
+        let at = volume.beat.next.unwrap_or(self.now);
         self.beat_at = Some(self.beat_at.map_or(at, |beat| beat.min(at)));
     }
 
@@ -135,7 +134,7 @@ impl<P: Payload> Engine<P> {
         }
         let mut next = None;
         for index in 0..self.volumes.len() {
-            let due = self.volumes[index].as_ref().and_then(|v| due(v, self.config.heartbeat_ns));
+            let due = self.volumes[index].as_ref().and_then(due);
             match due {
                 Some(at) if at <= self.now => self.ask_for_proof(index as u16),
                 Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
@@ -159,11 +158,11 @@ impl<P: Payload> Engine<P> {
 
     fn ask_for_proof(&mut self, index: u16) {
         let covers = self.covers(index);
-        let moment = self.beat_moment(index);
+        let next = self.next_beat(index);
         let volume = self.volume(index);
         assert!(!volume.beat.in_flight, "one proof at a time");
         assert_eq!(volume.state, VolumeState::Attached, "of a volume that is served");
-        volume.beat.last = Some(moment);
+        volume.beat.next = Some(next);
         volume.beat.in_flight = true;
         volume.beat.due = false;
         volume.counters.backend_flushes += 1;
@@ -171,17 +170,18 @@ impl<P: Payload> Engine<P> {
         self.outbox.io(Target::Backend(VolumeId(index)), IoOp::Prove, pending);
     }
 
-    /// When a volume that is asked for its proof now counts as asked: where volumes are to be asked apart,
-    /// the last of its own moments, so that a pause does not bring them into step for good.
-    pub(super) fn beat_moment(&self, index: u16) -> Instant {
-        if !self.config.heartbeats_apart {
-            return self.now;
+    /// When a volume that is asked for its proof now is asked again at the earliest: a period later or, where
+    /// volumes are to be asked apart, at the next of its own moments, so that a pause does not bring
+    /// them into step for good.
+    pub(super) fn next_beat(&self, index: u16) -> Instant {
+        let period = self.config.heartbeat_ns;
+        if !self.config.heartbeats_apart || period == 0 {
+            return self.now.plus_ns(period);
         }
         let volume = self.volumes[usize::from(index)].as_ref().expect("a volume in use");
-        let period = self.config.heartbeat_ns.max(1);
         let hash = volume.spec.name.bytes().fold(0, |hash, byte| mix(u64::from(byte), hash));
         let since = (self.now.0 % period + period - hash % period) % period;
-        Instant(self.now.0.saturating_sub(since))
+        self.now.plus_ns(period - since)
     }
 
     /// A volume's proof has come, or the backend could not give it.
@@ -193,7 +193,6 @@ impl<P: Payload> Engine<P> {
         proof: Option<ProofToken>,
     ) {
         let result = self.flush_ended(index, covers, result);
-        let period = self.config.heartbeat_ns;
         let volume = self.volume(index);
         assert!(volume.beat.in_flight, "a proof that comes was asked for");
         volume.beat.in_flight = false;
@@ -205,7 +204,7 @@ impl<P: Payload> Engine<P> {
         if proven {
             volume.spec.proof = proof;
         }
-        let again = due(volume, period);
+        let again = due(volume);
         if let Some(at) = again {
             self.beat_at = Some(self.beat_at.map_or(at, |beat| beat.min(at)));
         }
@@ -238,10 +237,10 @@ const fn loses_writes(error: IoError) -> bool {
 }
 
 /// When a volume is to be asked for its proof, if it is.
-fn due(volume: &Volume, period: u64) -> Option<Instant> {
+fn due(volume: &Volume) -> Option<Instant> {
     let serving = matches!(volume.state, VolumeState::Attached);
     let asks = serving && volume.beat.due && !volume.beat.in_flight;
-    asks.then(|| volume.beat.last.map_or(Instant(0), |last| last.plus_ns(period)))
+    asks.then(|| volume.beat.next.unwrap_or(Instant(0)))
 }
 
 #[cfg(test)]
