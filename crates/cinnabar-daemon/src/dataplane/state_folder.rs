@@ -8,6 +8,7 @@ use super::clock::after;
 use super::plane::Plane;
 use cinnabar_driver::Silence;
 use cinnabar_engine::units::Instant;
+use cinnabar_messages::State;
 use std::path::Path;
 use std::time::Duration;
 
@@ -62,10 +63,12 @@ impl StateFolder {
         self.trouble.take().is_some()
     }
 
-    /// Why volumes can't be written, if some can't.
-    pub(super) fn trouble(&self) -> Option<String> {
-        let reason = self.trouble.as_ref()?;
-        Some(format!("volumes can't be written without a new generation: {reason}"))
+    /// The state of the cache, with why volumes can't be written, if some can't.
+    pub(super) fn beside(&self, (state, reason): (State, String)) -> (State, String) {
+        let Some(why) = &self.trouble else { return (state, reason) };
+        let trouble = format!("volumes can't be written without a new generation: {why}");
+        let reason = if reason.is_empty() { trouble } else { format!("{reason}; {trouble}") };
+        (State::Degraded, reason)
     }
 }
 
@@ -125,9 +128,12 @@ mod tests {
         let told: Vec<_> =
             (0..150).filter_map(|second| folder.failed(at(second), "full".into())).collect();
         assert_eq!(told, [1, 60, 60]);
-        assert!(folder.trouble().is_some_and(|trouble| trouble.ends_with("full")));
+        let beside = |folder: &StateFolder| folder.beside((State::Serving, "so far".to_owned()));
+        let (state, reason) = beside(&folder);
+        assert_eq!(state, State::Degraded);
+        assert!(reason.starts_with("so far; ") && reason.ends_with(": full"), "{reason}");
         assert!(folder.succeeded());
-        assert_eq!(folder.trouble(), None);
+        assert_eq!(beside(&folder), (State::Serving, "so far".to_owned()));
         assert!(!folder.succeeded(), "that was told");
         assert_eq!(folder.failed(at(155), "full".into()), None, "not twice a minute either");
     }

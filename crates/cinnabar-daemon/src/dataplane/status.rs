@@ -25,12 +25,8 @@ impl Plane {
         let (state, reason) = if self.stop.is_some() {
             (State::Stopping, "the daemon is stopping".to_owned())
         } else {
-            let (state, reason) = self.cache_state(now, counters.health, &counters.cache);
-            match self.state_folder.trouble() {
-                Some(trouble) if reason.is_empty() => (State::Degraded, trouble),
-                Some(trouble) => (State::Degraded, format!("{reason}; {trouble}")),
-                None => (state, reason),
-            }
+            let of_cache = self.cache_state(now, counters.health, &counters.cache);
+            self.state_folder.beside(of_cache)
         };
         let passed_by = matches!(counters.health, Health::PassThrough(_));
         let (fronts, front_ram_bytes) = self.served(&self.order);

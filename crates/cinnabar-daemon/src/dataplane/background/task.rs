@@ -215,21 +215,10 @@ impl Job for Task {
 
     fn run(self) -> Finished {
         match self {
-            Self::Open(Opening { config, options, taken, claims, keep, answer, attempt }) => {
-                let name = config.name.clone();
-                let open = || {
-                    let mut opened = migrate::open(&config, &options, &taken, &claims)?;
-                    if let Some((ledger, device)) = &keep {
-                        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
-                        let names = std::slice::from_ref(&name);
-                        let kept = ledger.with(|state| state.attach(names, device));
-                        opened.generation = kept.map_err(|error| disks::state_error(&error))?[0];
-                        (opened.kept, opened.kept_on) = (true, device.map(|(id, _)| id));
-                    }
-                    Ok(Box::new(opened))
-                };
-                let result = open();
-                Finished::Opened { name, result, answer, attempt }
+            Self::Open(opening) => {
+                let result = opened(&opening);
+                let Opening { config, answer, attempt, .. } = opening;
+                Finished::Opened { name: config.name, result, answer, attempt }
             }
             Self::Take { volume, disk, snap } => {
                 Finished::Taken { volume, proof: taken(disk, snap.as_ref()) }
@@ -286,6 +275,20 @@ impl Job for Task {
             }
         }
     }
+}
+
+/// Opens a volume's back end, and looks up its generation.
+fn opened(opening: &Opening) -> Result<Box<OpenedVolume>, StartError> {
+    let Opening { config, options, taken, claims, keep, .. } = opening;
+    let mut opened = migrate::open(config, options, taken, claims)?;
+    if let Some((ledger, device)) = keep {
+        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+        let names = std::slice::from_ref(&config.name);
+        let kept = ledger.with(|state| state.attach(names, device));
+        opened.generation = kept.map_err(|error| disks::state_error(&error))?[0];
+        (opened.kept, opened.kept_on) = (true, device.map(|(id, _)| id));
+    }
+    Ok(Box::new(opened))
 }
 
 /// The proof of a disk that is let go of.
