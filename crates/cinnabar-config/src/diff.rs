@@ -113,6 +113,7 @@ pub fn cache_keys(old: &CacheConfig, new: &CacheConfig) -> Vec<&'static str> {
         "probation": probation_bytes,
         "shards": shards,
         "threads": threads,
+        "client_memory": client_memory_bytes,
         "poll_us": poll_max,
         "write_log": write_log,
     );

@@ -38,6 +38,8 @@ const THREADS_MAX: u64 = Geometry::SHARDS_MAX as u64;
 /// Default of `poll_us`: about what a sleep and a wake-up take.
 const POLL_US: u64 = 50;
 const POLL_US_MAX: u64 = 10_000;
+/// Least `client_memory` for each thread: its servers take one longest request of each of three clients.
+const CLIENT_MEMORY_MIN: u64 = 256 << 20;
 /// Default of `dirty_max_percent`: a part of the write log stays free for other volumes.
 const DIRTY_MAX_PERCENT: u8 = 80;
 /// Default of `write_memory_size`.
@@ -200,6 +202,7 @@ fn read_cache(
     let shards = section.number("shards")?;
     let threads = section.number("threads")?;
     let poll = section.number("poll_us")?;
+    let client_memory = section.quantity("client_memory")?;
     let write_log = read_write_log(source, &mut section, base)?;
     section.finish()?;
 
@@ -209,6 +212,8 @@ fn read_cache(
         .ok_or_else(|| source.error(Some(section.line), "[cache] has no device", hint))?;
     let size_bytes = size.map(|size| cache_size(source, "size", &size)).transpose()?;
     let size_max_bytes = read_size_max(source, size_max, size_bytes)?;
+    let threads =
+        threads.map_or(Ok(1), |threads| up_to(source, "threads", &threads, 1, THREADS_MAX))?;
     let cache = CacheConfig {
         device: normal(&base.join(device.value)),
         size_bytes,
@@ -234,15 +239,32 @@ fn read_cache(
             .map(|shards| up_to(source, "shards", &shards, 1, u64::from(Geometry::SHARDS_MAX)))
             .transpose()?
             .map(|shards| shards as u32),
-        threads: threads
-            .map_or(Ok(1), |threads| up_to(source, "threads", &threads, 1, THREADS_MAX))?
-            as usize,
+        threads: threads as usize,
+        client_memory_bytes: client_memory
+            .map(|size| read_client_memory(source, &size, threads))
+            .transpose()?,
         poll_max: Duration::from_micros(
             poll.map_or(Ok(POLL_US), |poll| up_to(source, "poll_us", &poll, 0, POLL_US_MAX))?,
         ),
         write_log,
     };
     Ok((cache, wait(source, "lock_wait_s", lock_wait.as_ref(), LOCK_WAIT_S)?))
+}
+
+/// `client_memory`, of so many threads.
+fn read_client_memory(
+    source: Source<'_>,
+    size: &Located<String>,
+    threads: u64,
+) -> Result<u64, ConfigError> {
+    let bytes = quantity(source, "client_memory", size)?;
+    let min = CLIENT_MEMORY_MIN * threads;
+    if bytes >= min {
+        return Ok(bytes);
+    }
+    let message = format!("client_memory: {} is too little", show_size(bytes));
+    let hint = format!("choose {} or more: 256 MiB for each thread", show_size(min));
+    Err(source.error(Some(size.line), message, hint))
 }
 
 /// The keys of the write log, which count only with `write_log`.

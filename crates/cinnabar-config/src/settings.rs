@@ -70,6 +70,9 @@ pub struct CacheConfig {
     pub shards: Option<u32>,
     /// Data threads that share the work, each serving some of the shards.
     pub threads: usize,
+    /// Bytes that requests of clients may take, of all threads together; `None`: an eighth of the RAM,
+    /// 2 GiB at most.
+    pub client_memory_bytes: Option<u64>,
     /// How long a busy data thread looks for work before it sleeps; zero: it sleeps at once.
     pub poll_max: Duration,
     /// Of volumes in write-back mode.

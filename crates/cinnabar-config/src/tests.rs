@@ -62,7 +62,7 @@ fn defaults_are_those_of_the_guide() {
     assert_eq!(config.cache.io, IoMode::Auto);
     assert_eq!(config.cache.eviction, EvictionMode::Probation);
     assert_eq!(config.cache.endurance, Endurance::Balanced);
-    assert_eq!(config.cache.probation_bytes, None);
+    assert_eq!((config.cache.probation_bytes, config.cache.client_memory_bytes), (None, None));
     assert!(!config.cache.force && !config.cache.required && config.cache.crash_safe);
     assert_eq!(config.cache.state_dir, Path::new("/base/cinnabar-state"));
     assert_eq!(config.lock_wait_max, Duration::from_secs(30));
@@ -87,6 +87,7 @@ io = "threads"
 eviction = "clock"
 endurance = "save"
 probation = "4MiB"
+client_memory = "1GiB"
 lock_wait_s = 0
 device_timeout_s = 7
 required = true
@@ -127,6 +128,7 @@ fn every_key_is_read() {
     assert_eq!((config.cache.io, config.cache.eviction), (IoMode::Threads, EvictionMode::Clock));
     assert_eq!(config.cache.endurance, Endurance::Save);
     assert_eq!(config.cache.probation_bytes, Some(4 << 20));
+    assert_eq!(config.cache.client_memory_bytes, Some(1 << 30));
     assert_eq!(config.lock_wait_max, Duration::ZERO);
     assert!(config.cache.required && !config.cache.crash_safe);
     let log = config.cache.write_log.as_ref().expect("it is given");
@@ -172,6 +174,7 @@ const WRONG: &[(&str, usize, &str, &str)] = &[
     ("lock_wait_s = -1\n", 4, "lock_wait_s in [cache] must not be negative: -1", "0 or more"),
     ("lock_wait_s = 1.5\n", 4, "must be a whole number", "without quotes"),
     ("probation = 64\n", 4, "probation: \"64\" has no unit", "MiB"),
+    ("client_memory = \"64MiB\"\n", 4, "client_memory: 64.0 MiB is too little", "256.0 MiB"),
     ("lock_wait_s = 4000\n", 4, "more than an hour", "3600"),
     ("required = 1\n", 4, "required in [cache] must be true or false", "true"),
     ("state_dir = \"\"\n", 4, "state_dir is not a folder", "state_dir = "),

@@ -51,14 +51,17 @@ impl<T: Copy + PartialEq> Eldest<T> {
         true
     }
 
-    /// This one waits: it is the eldest, unless there is one already or it was passed over.
-    pub(crate) fn waits(&mut self, one: T, now: Instant) {
+    /// This one waits: it is the eldest, unless there is one already or it was passed over. True if it has
+    /// become so, and may find more room than it just did.
+    pub(crate) fn waits(&mut self, one: T, now: Instant) -> bool {
         if self.current.is_none() {
             self.passed_over.retain(|(_, until)| now < *until);
             if self.passed_over.iter().all(|(passed, _)| *passed != one) {
                 self.current = Some((one, now));
+                return true;
             }
         }
+        false
     }
 
     /// Those that are meant do not wait any more. True if one of them was the eldest.

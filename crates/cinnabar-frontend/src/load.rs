@@ -1,4 +1,4 @@
-//! What connections hold, and how much more they may.
+//! What connections hold, and how much more those of vhost-user may. (NBD counts by export, see its `budget`.)
 //!
 //! A connection may have half of what is free at most, so that n greedy ones leave 1/(n + 2) of the
 //! server to the next. That alone would let many busy connections keep one large request waiting for
@@ -13,6 +13,14 @@ pub struct Load {
     pub requests: u64,
     /// Bytes of buffers.
     pub bytes: u64,
+}
+
+impl Load {
+    /// The part of it that `other` does not cover.
+    pub(crate) const fn beyond(self, other: Self) -> Self {
+        let requests = self.requests.saturating_sub(other.requests);
+        Self { requests, bytes: self.bytes.saturating_sub(other.bytes) }
+    }
 }
 
 impl std::ops::Add for Load {
@@ -66,23 +74,8 @@ pub(crate) enum Rank {
 }
 
 impl Bounds {
-    /// Adds `more`, one request for a guest, to both loads, if there is room. `past` is what earlier
-    /// connections of the same export left behind.
-    pub(crate) fn reserve(
-        &self,
-        own: &mut Load,
-        past: Load,
-        total: &mut Load,
-        more: Load,
-        rank: Rank,
-    ) -> Result<(), Short> {
-        self.fits(*own, past, *total, more, rank)?;
-        *own += more;
-        *total += more;
-        Ok(())
-    }
-
-    /// Whether there is room.
+    /// Whether there is room for `more`, one request for a guest. `past` is what earlier connections of the same
+    /// export left behind.
     pub(crate) fn fits(
         &self,
         own: Load,

@@ -3,7 +3,7 @@
 //! Called when a connection is accepted and when it wants to enter an export.
 
 use std::fmt;
-use std::net::SocketAddr;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd};
 
 /// The other end of a connection.
@@ -14,6 +14,19 @@ pub(crate) enum Peer {
     /// A TCP client, by its address and port.
     Host(SocketAddr),
     /// A process that this one can't see (another PID namespace).
+    Unknown,
+}
+
+/// A user or a host, as far as it can be told. Who is unknown is taken for one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Origin {
+    /// A user of this host, by number.
+    User(u32),
+    /// A host, by its IPv4 address.
+    Address(Ipv4Addr),
+    /// A host, by the first 64 bits of its IPv6 address: it chooses the others as it likes.
+    Network(u64),
+    /// See [`Peer::Unknown`].
     Unknown,
 }
 
@@ -42,12 +55,15 @@ impl Peer {
         }
     }
 
-    /// Whether both belong to one user, or one host: many clients may. Who is unknown is taken for one.
-    pub(crate) fn is_same_user(&self, other: &Self) -> bool {
-        match (self, other) {
-            (Self::Process { uid, .. }, Self::Process { uid: other, .. }) => uid == other,
-            (Self::Unknown, Self::Unknown) => true,
-            _ => self.is_same_client(other),
+    /// Whose it is: many clients may be of one origin.
+    pub(crate) fn origin(&self) -> Origin {
+        match self {
+            Self::Process { uid, .. } => Origin::User(*uid),
+            Self::Host(address) => match address.ip().to_canonical() {
+                IpAddr::V4(address) => Origin::Address(address),
+                IpAddr::V6(address) => Origin::Network((address.to_bits() >> 64) as u64),
+            },
+            Self::Unknown => Origin::Unknown,
         }
     }
 
@@ -95,11 +111,14 @@ mod tests {
 
     #[test]
     fn one_user_may_be_many_clients() {
-        let vm = Peer::Process { pid: 7, uid: 5 };
-        assert!(vm.is_same_user(&Peer::Process { pid: 8, uid: 5 }));
-        assert!(!vm.is_same_user(&Peer::Process { pid: 7, uid: 6 }));
-        assert!(host("10.0.0.1:5").is_same_user(&host("10.0.0.1:6")));
-        assert!(Peer::Unknown.is_same_user(&Peer::Unknown));
+        let vm = |pid, uid| Peer::Process { pid, uid }.origin();
+        assert_eq!(vm(7, 5), vm(8, 5));
+        assert_ne!(vm(7, 5), vm(7, 6));
+        assert_eq!(host("10.0.0.1:5").origin(), host("[::ffff:10.0.0.1]:6").origin());
+        assert_ne!(host("10.0.0.1:5").origin(), host("10.0.0.2:5").origin());
+        assert_eq!(host("[2001:db8::1]:5").origin(), host("[2001:db8::2:0:0:1]:5").origin());
+        assert_ne!(host("[2001:db8::1]:5").origin(), host("[2001:db8:0:1::1]:5").origin());
+        assert_eq!(Peer::Unknown.origin(), Peer::Unknown.origin());
     }
 
     #[test]

@@ -16,6 +16,7 @@ mod restart;
 mod shares;
 mod simulate;
 mod spc1;
+mod tenants;
 mod timed;
 mod tls;
 mod validate;
@@ -49,6 +50,8 @@ pub(crate) enum Bench {
     Restart(restart::Args),
     /// The SPC-1-like workload: the engine's own cost, modelled disks with and without a cache, desktops
     Spc1(spc1::Args),
+    /// A volume's reads beside hostile clients of other volumes: rate, p99, longest wait
+    Tenants(tenants::Args),
     /// NBD over TLS against NBD without it: what encryption costs a client and the daemon
     Tls(tls::Args),
     /// The timed simulator: block I/Os a second, RAM, and all published figures
@@ -135,6 +138,7 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Resize(args) => resize::run(args),
         Bench::Restart(args) => restart::run(args),
         Bench::Spc1(args) => spc1::run(args),
+        Bench::Tenants(args) => tenants::run(args),
         Bench::Timed(args) => timed::run(args),
         Bench::Tls(args) => tls::run(args),
         Bench::Simulate(args) => simulate::run(args),

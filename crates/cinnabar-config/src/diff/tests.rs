@@ -51,6 +51,7 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("cache", "probation", "\"4MiB\"", "\"8MiB\""),
     ("cache", "shards", "1", "2"),
     ("cache", "threads", "1", "2"),
+    ("cache", "client_memory", "\"1GiB\"", "\"2GiB\""),
     ("cache", "poll_us", "1", "2"),
     ("cache", "write_log", "\"a\"", "\"b\""),
     ("cache", "write_log_mirror", "\"a\"", "\"b\""),

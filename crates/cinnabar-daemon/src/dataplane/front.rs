@@ -12,7 +12,12 @@ use cinnabar_engine::units::Instant;
 use cinnabar_frontend::nbd::{self, ExportId, Server};
 use cinnabar_frontend::vhost;
 use cinnabar_frontend::{Body, Incoming, Ready, Ticket, Token, Want};
+use cinnabar_messages::CacheConfig;
 use std::sync::Arc;
+
+/// What part of the RAM clients' requests may take by default, and how much at most.
+const RAM_PART: u64 = 8;
+const CLIENT_MEMORY_MAX: u64 = 2 << 30;
 
 /// See the module.
 pub(super) struct Front {
@@ -39,24 +44,39 @@ pub(super) struct Caller {
     pub(super) ticket: Ticket,
 }
 
+/// What requests of clients may take of one thread, over NBD and as much again over vhost-user. (The number of
+/// connections is bounded for each thread: volumes that are reached at one address are served by one of
+/// them.)
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ClientLimits {
+    threads: u32,
+    bytes_max: u64,
+}
+
+impl ClientLimits {
+    /// One of so many threads' part. `None`: as the machine has RAM.
+    pub(super) fn of(cache: &CacheConfig) -> Self {
+        let threads = cache.threads.max(1) as u32;
+        let bytes = cache.client_memory_bytes.unwrap_or_else(|| {
+            let host = rustix::system::sysinfo();
+            // Types differ from one architecture to another.
+            let ram = (host.totalram as u64).saturating_mul(u64::from(host.mem_unit));
+            (ram / RAM_PART).min(CLIENT_MEMORY_MAX)
+        });
+        Self { threads, bytes_max: bytes / 2 / u64::from(threads) }
+    }
+}
+
 impl Front {
-    /// Servers without exports, for one of so many threads, which share what requests may take. The
-    /// number of connections is bounded for each thread: volumes that are reached at one address are
-    /// served by one of them.
-    pub(super) fn new(waker: cinnabar_backend::Waker, threads: usize) -> Self {
-        let threads = threads.max(1) as u32;
+    /// Servers without exports for one thread; its part of what requests may take.
+    pub(super) fn new(waker: cinnabar_backend::Waker, part: ClientLimits) -> Self {
+        let ClientLimits { threads, bytes_max } = part;
         let nbd = nbd::Limits::default();
-        let nbd = nbd::Limits {
-            requests_max: nbd.requests_max / threads,
-            bytes_max: nbd.bytes_max / u64::from(threads),
-            ..nbd
-        };
+        let requests_max = nbd.requests_max / threads;
+        let nbd = nbd::Limits { requests_max, bytes_max, ..nbd };
         let vhost = vhost::Limits::default();
-        let vhost = vhost::Limits {
-            requests_max: vhost.requests_max / threads,
-            bytes_max: vhost.bytes_max / u64::from(threads),
-            ..vhost
-        };
+        let requests_max = vhost.requests_max / threads;
+        let vhost = vhost::Limits { requests_max, bytes_max, ..vhost };
         Self {
             nbd: Server::new(nbd),
             vhost: vhost::Server::new(vhost, Arc::new(move || waker.wake())),
@@ -93,7 +113,7 @@ impl Front {
         if token.is_vhost() {
             self.vhost.on_ready(token, ready, now, &mut Pool, &mut self.from_vhost);
         } else {
-            self.nbd.on_ready(token, ready, now, &mut Pool, &mut self.from_nbd);
+            self.nbd.on_ready(token, ready, now, &mut Pool);
         }
     }
 

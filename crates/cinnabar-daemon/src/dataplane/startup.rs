@@ -15,7 +15,7 @@ use super::crew::Crew;
 use super::desk::Desk;
 use super::device;
 use super::disks::{self, OpenedVolume, Taken};
-use super::front::Front;
+use super::front::{ClientLimits, Front};
 use super::inbox::Inbox;
 use super::lane::Lane;
 use super::migrate::{Moves, standby_name};
@@ -133,8 +133,8 @@ impl Plane {
         let port = open_port(io)?;
         sharpen_timers();
         let (commands, messages) = super::message_queue(port.waker());
-        let heard = Inbox::new(port.waker());
-        let front = Front::new(port.waker(), threads);
+        let clients = ClientLimits::of(&config.cache);
+        let (heard, front) = (Inbox::new(port.waker()), Front::new(port.waker(), clients));
         let clock = Clock::start();
         let background = Background::new(port.waker(), clock);
         let feeds = config
@@ -144,7 +144,7 @@ impl Plane {
         let threads = threads.max(1);
         let mut workers = started(threads, loaders(threads, shards), |number| {
             let times = (device_timeout, poll_max);
-            Worker::start(number, clock, io, threads, times, heard.clone())
+            Worker::start(number, clock, io, clients, times, heard.clone())
         })?;
         let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
         introduce(&mut lane, &workers);

@@ -6,7 +6,7 @@
 
 use super::clock::Clock;
 use super::desk::{Desk, IoEvent};
-use super::front::Front;
+use super::front::{ClientLimits, Front};
 use super::guests::{Guests, Late, Passed};
 use super::inbox::Inbox;
 use super::lane::{Lane, LaneEvent, Mail};
@@ -77,7 +77,7 @@ impl Worker {
         number: usize,
         clock: Clock,
         io: IoMode,
-        threads: usize,
+        clients: ClientLimits,
         (cache_timeout, poll_max): (Duration, Duration),
         plane: Inbox<WorkerEvent>,
     ) -> Result<Self, StartError> {
@@ -93,7 +93,7 @@ impl Worker {
             let inbox = Inbox::new(port.waker());
             let mail = Inbox::new(port.waker());
             let _ = started.send(Ok((inbox.clone(), mail)));
-            let front = Front::new(port.waker(), threads);
+            let front = Front::new(port.waker(), clients);
             let lane = Lane::new(number, clock, Desk::new(port, cache_timeout), poll_max);
             let hands = WorkerState { lane, front, guests: Guests::new(number), drains: false };
             Thread { hands, inbox, plane }.run();

@@ -9,6 +9,7 @@ use super::export::{Export, ExportId};
 use super::handshake::{self, Handshake};
 use super::limits::Limits;
 use super::load::{Load, Short};
+use super::mutant::{Mutant, Mutants};
 use super::output::{Entry, Output};
 use super::peer::Peer;
 use super::reason::DisconnectReason;
@@ -52,12 +53,12 @@ pub(super) struct Connection<M> {
     pub(super) blocked: bool,
     /// Reading stopped for want of room.
     pub(super) paused: bool,
-    /// What its next request lacks.
-    pub(super) short: Option<Short>,
+    /// Room that its next request lacks, beyond its own bounds.
+    pub(super) short: Option<(Short, Load)>,
+    /// Its place among the server's paused connections, and since when.
+    pub(super) waits: Option<(u64, Instant)>,
     /// Already in the server's list of connections to be flushed.
     pub(super) in_dirty: bool,
-    /// Already in its list of paused connections.
-    pub(super) in_paused: bool,
     /// Already in its backlog.
     pub(super) in_backlog: bool,
     /// What the loop watches it for: reading, writing.
@@ -73,7 +74,7 @@ pub(super) struct Connection<M> {
     /// Since when a message is incomplete.
     message_since: Option<Instant>,
     /// Messages taken.
-    messages: u64,
+    pub(super) messages: u64,
     /// If it goes over TLS.
     pub(super) tls: Option<Link>,
     /// What is still to be sent in plain text before it does.
@@ -104,8 +105,8 @@ impl<M: RawMemory> Connection<M> {
             blocked: false,
             paused: false,
             short: None,
+            waits: None,
             in_dirty: false,
-            in_paused: false,
             in_backlog: false,
             watched: (false, false),
             pieces: 0,
@@ -140,7 +141,7 @@ impl<M: RawMemory> Connection<M> {
         self.tls = Some(link);
         self.watched = (false, false);
         (self.readable, self.blocked, self.paused) = (true, false, false);
-        (self.in_dirty, self.in_paused, self.in_backlog) = (false, false, false);
+        (self.in_dirty, self.in_backlog) = (false, false);
         std::mem::replace(&mut self.fd, socket)
     }
 
@@ -212,7 +213,9 @@ impl<M: RawMemory> Connection<M> {
             }
         });
         self.load -= released;
-        shared.load -= released;
+        if let Some(export) = self.export {
+            shared.budget.release(export, released);
+        }
         let sent = sent.map_err(|_| DisconnectReason::Broken)?;
         shared.stats.sent_bytes += sent.bytes;
         self.pieces -= sent.pieces;
@@ -225,6 +228,27 @@ impl<M: RawMemory> Connection<M> {
     /// Whether time is running for something, so that `overdue` has to be asked now and then.
     pub(super) fn has_timer(&self) -> bool {
         self.in_handshake() || self.message_since.is_some() || self.output.waiting_since().is_some()
+    }
+
+    /// Whether it waits for room that others hold.
+    pub(super) fn lacks_room(&self) -> bool {
+        self.paused && self.short.is_some()
+    }
+
+    /// Since when it has held memory that only its client can free: replies that are not read, or a payload
+    /// that is not whole.
+    pub(super) fn holds_since(&self, mutants: Mutants) -> Option<Instant> {
+        if self.load == self.in_engine {
+            return None;
+        }
+        let Phase::Transmission(stream) = &self.phase else { return None };
+        let payload = self.message_since.filter(|_| stream.in_payload());
+        let reply = if mutants.is(Mutant::HoldRestarts) {
+            self.output.waiting_since()
+        } else {
+            self.output.oldest_since()
+        };
+        [payload, reply].into_iter().flatten().min()
     }
 
     /// What took too long.
@@ -253,10 +277,11 @@ impl<M: RawMemory> Connection<M> {
         self.message_since = None;
         if let Phase::Transmission(stream) = &mut self.phase
             && let Some(load) = stream.forget_payload(buffers)
+            && let Some(export) = self.export
         {
             // Nothing is left to hold up the pieces of a long read.
             self.load -= load;
-            shared.release(load);
+            shared.release(export, load);
         }
     }
 

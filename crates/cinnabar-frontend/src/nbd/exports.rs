@@ -47,6 +47,16 @@ impl Exports {
         Some(served)
     }
 
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.by_id.len()
+    }
+
+    /// Connections that exports have beyond so many each.
+    pub(super) fn connections_beyond(&self, floor: usize) -> usize {
+        self.by_id.values().map(|served| served.connections.len().saturating_sub(floor)).sum()
+    }
+
     pub(super) fn get(&self, id: ExportId) -> Option<&Served> {
         self.by_id.get(&id)
     }
@@ -101,7 +111,11 @@ impl Directory for View<'_> {
     }
 
     fn all(&self) -> impl Iterator<Item = &Export> {
-        self.ids.iter().filter_map(|id| self.exports.get(*id)).map(|served| &served.export)
+        self.all_from(ExportId(0))
+    }
+
+    fn all_from(&self, first: ExportId) -> impl Iterator<Item = &Export> {
+        self.ids.range(first..).filter_map(|id| self.exports.get(*id)).map(|served| &served.export)
     }
 }
 

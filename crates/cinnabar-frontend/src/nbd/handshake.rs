@@ -19,8 +19,12 @@ pub trait Directory {
         let _ = id;
         None
     }
-    /// All of them.
+    /// All of them, in the order of their ids.
     fn all(&self) -> impl Iterator<Item = &Export>;
+    /// The same from this id on.
+    fn all_from(&self, first: ExportId) -> impl Iterator<Item = &Export> {
+        self.all().filter(move |export| export.id >= first)
+    }
 }
 
 /// What was agreed on.
@@ -37,7 +41,7 @@ pub struct Agreed {
 pub enum Step {
     /// Nothing was taken: a whole message needs more bytes.
     NeedMore,
-    /// A message was taken and answered.
+    /// A message was taken and answered, or a part of a long answer was given.
     Continue,
     /// A message was taken: the client wants to enter this export. To be answered with
     /// [`Handshake::grant`] or [`Handshake::refuse`] before the next step.
@@ -64,6 +68,8 @@ pub struct Handshake {
     tls: Tls,
     /// Why this client gets nothing.
     forbidden: Option<&'static str>,
+    /// The client is told which exports there are, from this id on.
+    listing: Option<ExportId>,
 }
 
 /// Where the handshake stands with TLS.
@@ -110,6 +116,7 @@ impl Handshake {
             entering: Entering::default(),
             tls: Tls::None,
             forbidden: None,
+            listing: None,
         }
     }
 
@@ -124,6 +131,11 @@ impl Handshake {
         self.forbidden = Some(reason);
     }
 
+    /// Whether [`Self::step`] goes on though nothing was received.
+    pub(super) const fn is_listing(&self) -> bool {
+        self.listing.is_some()
+    }
+
     /// Takes one message off the front of `input`, appends what is to be sent to `output`, and
     /// returns how many bytes it took.
     pub fn step(
@@ -132,6 +144,10 @@ impl Handshake {
         directory: &impl Directory,
         output: &mut Vec<u8>,
     ) -> (usize, Step) {
+        if let Some(first) = self.listing {
+            self.list(first, directory, output);
+            return (0, Step::Continue);
+        }
         if !self.flags_seen {
             return self.client_flags(input);
         }

@@ -24,8 +24,6 @@ pub(super) struct Listener {
     socket: Socket,
     pub(super) address: Address,
     pub(super) exports: BTreeSet<ExportId>,
-    /// Connections in their handshake.
-    pub(super) handshakes: usize,
     /// Not accepting for a moment: the process is out of descriptors.
     pub(super) resting: bool,
     /// Whose certificates are taken, if clients must use TLS.
@@ -54,7 +52,7 @@ impl Listener {
             }
         };
         let tls = access.tls.clone();
-        Ok(Self { socket, address, exports: BTreeSet::new(), handshakes: 0, resting: false, tls })
+        Ok(Self { socket, address, exports: BTreeSet::new(), resting: false, tls })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

@@ -4,8 +4,8 @@
 //!
 //! 1. [`Server::take_interests`]: which descriptors to watch from now on, and which are gone.
 //! 2. Wait, not at all if [`Server::has_backlog`], at most until [`Server::deadline`].
-//! 3. [`Server::on_ready`] for each descriptor that is ready, [`Server::resume`] if there is a
-//!    backlog, [`Server::tick`] if the deadline has come. They append [`Incoming`] requests.
+//! 3. [`Server::on_ready`] for each descriptor that is ready; [`Server::resume`] once if there is a
+//!    backlog, as there is then: it appends [`Incoming`] requests; [`Server::tick`] if the deadline has come.
 //! 4. Carry the requests out; [`Server::reply`] for each that is done, in any order, then or in a
 //!    later turn.
 //! 5. [`Server::flush`] once: one gathered `sendmsg` for each connection that has replies.
@@ -21,23 +21,34 @@
 //! `NBD_REP_ERR_POLICY` with a message.
 //!
 //! # What a client can do to others
-//! Nothing but cost time. What it may hold is bounded ([`Limits`]): requests in flight and their
-//! bytes, which count until the reply has left for the socket; beyond the bound its socket is not
-//! read. The bound shrinks as the server fills up, so that a late comer always finds room. Time-outs
-//! end a handshake, a request whose payload does not come, and replies that are not read.
+//! Nothing but cost time, and a bounded part of it. All is counted by export, whatever number of connections
+//! that has:
+//!
+//! * Memory: requests in flight and their bytes, which count until the reply has left for the socket. Each
+//!   export has a floor that is never lent; beyond that it may have half of what is free to it. A
+//!   connection without room is not read. One that has waited for a second ends those of others that have
+//!   held memory longest by not reading replies or not sending a payload.
+//! * Connections: each export has some that others can't take.
+//! * Turns: each export with work is served for a bounded number of requests in a turn of the loop.
+//!
+//! Handshakes are bounded by user or host; the oldest one makes room for the newcomer. Time-outs end a handshake,
+//! a request whose payload does not come, and replies that are not read.
 //! A violation of the protocol closes the connection, with a [`DisconnectReason`] logged once and
 //! counted.
 
 mod address;
+mod budget;
 mod connection;
 mod export;
 mod exports;
+mod half_open;
 pub mod handshake;
 mod jobs;
 pub mod limits;
 mod listener;
 mod long;
 mod memory;
+pub mod mutant;
 mod output;
 pub mod proto;
 mod reason;
@@ -48,6 +59,7 @@ mod shared;
 mod stats;
 pub(crate) mod tls;
 pub mod transmission;
+mod turns;
 
 // Shared with the vhost-user server.
 use crate::{eldest, interest, load, peer, request, socket, table, warnings};

@@ -36,12 +36,15 @@ pub(super) struct Entry<M> {
     load: Load,
     /// A piece of a long reply.
     pub(super) is_piece: bool,
+    /// Since when it waits for its client, who did not read what was before it.
+    since: Option<Instant>,
 }
 
 impl<M> Entry<M> {
     /// An empty reply to a request that held `load`.
     pub(super) const fn new(load: Load) -> Self {
-        Self { head: [0; HEAD_BYTES], head_len: 0, tail: Tail::Nothing, load, is_piece: false }
+        let (head, tail, since) = ([0; HEAD_BYTES], Tail::Nothing, None);
+        Self { head, head_len: 0, tail, load, is_piece: false, since }
     }
 
     /// Output of the handshake, no reply to a request.
@@ -111,6 +114,11 @@ impl<M: RawMemory> Output<M> {
         self.queue.push_back(entry);
     }
 
+    /// Since when the oldest entry has waited for the client. (One that was not offered yet does not wait.)
+    pub(super) fn oldest_since(&self) -> Option<Instant> {
+        self.queue.front().and_then(|entry| entry.since)
+    }
+
     /// Since when the first entry has been waiting to leave, as far as [`Self::send`] noticed.
     pub(super) const fn waiting_since(&self) -> Option<Instant> {
         self.front_since
@@ -136,6 +144,8 @@ impl<M: RawMemory> Output<M> {
             }
             if taken < offered {
                 sent.all = false;
+                let fresh = self.queue.iter_mut().rev().take_while(|entry| entry.since.is_none());
+                fresh.for_each(|entry| entry.since = Some(now));
                 return Ok(sent);
             }
         }

@@ -20,7 +20,8 @@ pub enum DisconnectReason {
     /// The server stops.
     #[error("the server stops")]
     Stopping,
-    /// [`Limits::connections_max`](super::Limits::connections_max) was reached.
+    /// It was the oldest of too many handshakes, see [`Limits::handshakes_max`](super::Limits::handshakes_max);
+    /// or TLS has too many clients.
     #[error("too many connections")]
     TooManyConnections,
     /// It was refused, and asked in a way that knows no error message: the export has a client, or waits
@@ -39,6 +40,11 @@ pub enum DisconnectReason {
     /// [`Limits::stall_ns_max`](super::Limits::stall_ns_max) has passed.
     #[error("the client does not read its replies")]
     OutputStalled,
+    /// It held memory for longest that only its client can free, while others waited for it.
+    #[error(
+        "the client held memory that others waited for: it reads no replies, or sends no payload"
+    )]
+    HeldMemory,
     /// Client flags that this server did not offer.
     #[error("unknown client flags")]
     ClientFlags,
@@ -79,7 +85,7 @@ pub enum DisconnectReason {
 
 impl DisconnectReason {
     /// All of them, in the order of [`Self::index`].
-    pub const ALL: [Self; 23] = [
+    pub const ALL: [Self; 24] = [
         Self::Requested,
         Self::PeerClosed,
         Self::Broken,
@@ -91,6 +97,7 @@ impl DisconnectReason {
         Self::HandshakeTimeout,
         Self::RequestTimeout,
         Self::OutputStalled,
+        Self::HeldMemory,
         Self::ClientFlags,
         Self::OptionMagic,
         Self::OptionTooLong,
@@ -139,6 +146,7 @@ impl DisconnectReason {
             Self::HandshakeTimeout => "handshake_timeout",
             Self::RequestTimeout => "request_timeout",
             Self::OutputStalled => "output_stalled",
+            Self::HeldMemory => "held_memory",
             Self::ClientFlags => "client_flags",
             Self::OptionMagic => "option_magic",
             Self::OptionTooLong => "option_too_long",

@@ -2,12 +2,14 @@
 
 mod accept;
 mod lifecycle;
+mod room;
 mod tls;
 
 use super::address::Address;
 use super::connection::{Connection, Outcome, Turn};
 use super::eldest::Eldest;
 use super::export::{Export, ExportError, ExportId};
+use super::half_open::HalfOpen;
 use super::interest::{Interest, Ready, Token};
 use super::jobs::{Finished, Jobs};
 use super::limits::Limits;
@@ -21,9 +23,10 @@ use super::stats::Stats;
 use super::table::Table;
 use super::tls::StartTls;
 use super::transmission::Expect;
+use super::turns::Turns;
 use cinnabar_seam::units::Instant;
 use cinnabar_seam::{Failure, RawMemory};
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 /// Set in the tokens of listeners; keys leave this bit free.
@@ -34,13 +37,20 @@ pub struct Server<M> {
     shared: Shared,
     listeners: Table<Listener>,
     connections: Table<Connection<M>>,
+    /// Those among them that are in their handshake.
+    half_open: HalfOpen,
     interests: Vec<Interest>,
     /// Connections with output to be sent.
     dirty: Vec<u64>,
-    /// Tokens with unread data.
-    backlog: VecDeque<u64>,
-    /// Connections without room for their next request.
-    paused: Vec<u64>,
+    /// Connections with unread data, and other work.
+    turns: Turns,
+    /// Listeners with clients that were not accepted.
+    crowded: Vec<u64>,
+    /// Connections without room for their next request, in the order of their places: one that takes a request
+    /// and waits again goes behind the others.
+    paused: BTreeMap<u64, u64>,
+    /// The next one's place.
+    next_place: u64,
     /// The one among them that has waited longest for what all share.
     eldest: Eldest<u64>,
     /// When `tick` has to look at all connections.
@@ -55,14 +65,19 @@ pub struct Server<M> {
 impl<M: RawMemory> Server<M> {
     /// A server without exports and listeners. Limits too small for one longest request are raised.
     pub fn new(limits: Limits) -> Self {
+        let limits = limits.raised();
+        let turns = Turns::new(limits.mutants);
         Self {
-            shared: Shared::new(limits.raised()),
+            shared: Shared::new(limits),
             listeners: Table::new(),
             connections: Table::new(),
+            half_open: HalfOpen::default(),
             interests: Vec::new(),
             dirty: Vec::new(),
-            backlog: VecDeque::new(),
-            paused: Vec::new(),
+            turns,
+            crowded: Vec::new(),
+            paused: BTreeMap::new(),
+            next_place: 0,
             eldest: Eldest::new(),
             next_tick: None,
             jobs: Jobs::new(),
@@ -78,7 +93,7 @@ impl<M: RawMemory> Server<M> {
 
     /// The server's counters, since it was made.
     pub fn stats(&self) -> Stats {
-        let Load { requests, bytes } = self.shared.load;
+        let Load { requests, bytes } = self.shared.budget.held();
         let mut stats = self.shared.stats;
         (stats.held_requests, stats.held_bytes) = (requests, bytes);
         stats
@@ -110,8 +125,10 @@ impl<M: RawMemory> Server<M> {
     /// # Errors
     /// Impossible values, an id or name in use.
     pub fn add_export(&mut self, export: Export) -> Result<(), ExportError> {
-        let max = self.shared.limits.exports_max;
-        self.shared.exports.add(export, max)
+        let (id, max) = (export.id, self.shared.limits.exports_max);
+        self.shared.exports.add(export, max)?;
+        self.shared.budget.open(id);
+        Ok(())
     }
 
     /// An export has become larger: clients that connect from now on see it.
@@ -132,6 +149,7 @@ impl<M: RawMemory> Server<M> {
         for key in served.connections {
             self.disconnect(key, DisconnectReason::ExportRemoved, buffers);
         }
+        self.shared.budget.close(export);
         let keys: Vec<u64> = self.listeners.iter().map(|(key, _)| key).collect();
         for key in keys {
             let Some(listener) = self.listeners.get_mut(key) else { continue };
@@ -175,35 +193,43 @@ impl<M: RawMemory> Server<M> {
         self.interests.drain(..)
     }
 
-    /// A descriptor is ready: accepts, receives, appends requests to `incoming`.
+    /// A descriptor is ready: accepts clients; what connections have sent is for [`Self::resume`].
     pub fn on_ready(
         &mut self,
         token: Token,
         ready: Ready,
         now: Instant,
         buffers: &mut impl Buffers<M>,
-        incoming: &mut Vec<Incoming<M>>,
     ) {
         self.shared.now = now;
         if token.0 & LISTENER != 0 {
-            self.accept(token.0 & !LISTENER);
+            self.accept(token.0 & !LISTENER, buffers);
             return;
         }
         let Some(connection) = self.connections.get_mut(token.0) else { return };
         connection.readable |= ready.read || ready.hangup;
         connection.hung_up |= ready.hangup;
         connection.blocked &= !ready.write && !ready.hangup;
-        self.pump(token.0, buffers, incoming);
+        self.serve_later(token.0);
+    }
+
+    /// A connection has work for the next turn.
+    fn serve_later(&mut self, key: u64) {
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !std::mem::replace(&mut connection.in_backlog, true) {
+            self.turns.add(connection.export, key);
+        }
     }
 
     /// Whether [`Self::resume`] has something to do now, so that the loop must not wait.
     pub fn has_backlog(&self) -> bool {
-        !self.backlog.is_empty()
+        !self.crowded.is_empty()
+            || !self.turns.is_empty()
             || (self.shared.released && !self.paused.is_empty())
             || self.jobs.has_backlog()
     }
 
-    /// Goes on with connections that were left with unread data.
+    /// A turn: receives, and appends requests to `incoming`, of each export a bounded number.
     pub fn resume(
         &mut self,
         now: Instant,
@@ -212,38 +238,48 @@ impl<M: RawMemory> Server<M> {
     ) {
         self.shared.now = now;
         self.jobs.go_on(&mut self.shared.slots, buffers, incoming);
-        for _ in 0..self.backlog.len() {
-            let Some(token) = self.backlog.pop_front() else { break };
-            if token & LISTENER != 0 {
-                self.accept(token & !LISTENER);
-            } else if let Some(connection) = self.connections.get_mut(token) {
-                connection.in_backlog = false;
-                self.pump(token, buffers, incoming);
-            }
+        for key in std::mem::take(&mut self.crowded) {
+            self.accept(key, buffers);
         }
         if std::mem::take(&mut self.shared.released) {
-            for key in std::mem::take(&mut self.paused) {
+            let paused: Vec<u64> = self.paused.values().copied().collect();
+            for key in paused {
+                self.serve_later(key);
+            }
+        }
+        for (tenant, connections) in self.turns.begin() {
+            for _ in 0..connections {
+                let Some((key, mut credit)) = self.turns.next(tenant) else { break };
                 if let Some(connection) = self.connections.get_mut(key) {
-                    connection.in_paused = false;
-                    self.pump(key, buffers, incoming);
+                    connection.in_backlog = false;
+                    self.pump(key, &mut credit, buffers, incoming);
+                    self.turns.leave(tenant, credit);
                 }
             }
+            self.turns.end(tenant);
         }
     }
 
     /// Receives on one connection and sees to what follows from it.
-    fn pump(&mut self, key: u64, buffers: &mut impl Buffers<M>, incoming: &mut Vec<Incoming<M>>) {
+    fn pump(
+        &mut self,
+        key: u64,
+        credit: &mut i64,
+        buffers: &mut impl Buffers<M>,
+        incoming: &mut Vec<Incoming<M>>,
+    ) {
         let nothing = BTreeSet::new();
         self.shared.released |= self.eldest.pass_over(self.shared.now);
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
-            let was_paused = connection.paused;
+            let (was_paused, messages) = (connection.paused, connection.messages);
             let listener = self.listeners.get(connection.listener);
             let rank = self.eldest.rank(key);
             connection.short = None;
             let mut turn = Turn {
                 shared: &mut self.shared,
                 rank,
+                credit: &mut *credit,
                 jobs: &mut self.jobs,
                 served: listener.map_or(&nothing, |listener| &listener.exports),
                 tls: listener.and_then(|listener| listener.tls.as_ref()),
@@ -254,29 +290,23 @@ impl<M: RawMemory> Server<M> {
             if rank == Rank::Eldest && (turn.rank != rank || outcome != Outcome::Paused) {
                 self.shared.released |= self.eldest.ends(|eldest| eldest == key);
             }
+            let has_gone_on = connection.messages != messages;
+            if (has_gone_on || outcome != Outcome::Paused)
+                && let Some((place, _)) = connection.waits.take()
+            {
+                self.paused.remove(&place);
+            }
             match outcome {
                 Outcome::Idle => break,
                 Outcome::Backlog => {
-                    if !std::mem::replace(&mut connection.in_backlog, true) {
-                        self.backlog.push_back(key);
-                    }
+                    self.serve_later(key);
                     break;
                 }
                 Outcome::Paused => {
                     self.shared.stats.pauses += u64::from(!was_paused);
-                    if connection.short == Some(Short::Total) {
-                        self.eldest.waits(key, self.shared.now);
-                    } else if self.eldest.is(key) {
-                        // It waits for room in its own limits now, which may never come.
-                        self.shared.released |= self.eldest.ends(|eldest| eldest == key);
+                    if !self.wait(key, has_gone_on) {
+                        break;
                     }
-                    if !std::mem::replace(&mut connection.in_paused, true) {
-                        self.paused.push(key);
-                    }
-                    if self.eldest.is_any() {
-                        self.arm_tick();
-                    }
-                    break;
                 }
                 Outcome::Enter(export) => self.enter(key, export, buffers),
                 Outcome::StartTls => {
@@ -290,6 +320,29 @@ impl<M: RawMemory> Server<M> {
             }
         }
         self.settle(key, buffers);
+    }
+
+    /// A connection has no room for its next request. Whether it may try again at once: it has waited longest.
+    fn wait(&mut self, key: u64, has_gone_on: bool) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return false };
+        if !matches!(connection.short, Some((Short::Total, _))) {
+            // It waits for room in its own limits now, which may never come.
+            self.shared.released |= self.eldest.ends(|eldest| eldest == key);
+        } else if has_gone_on {
+            // It is behind others that wait.
+            self.shared.released |= !self.eldest.is_any();
+        } else if self.eldest.waits(key, self.shared.now) {
+            return true;
+        }
+        if connection.waits.is_none() {
+            connection.waits = Some((self.next_place, self.shared.now));
+            self.paused.insert(self.next_place, key);
+            self.next_place += 1;
+        }
+        if connection.short.is_some() {
+            self.arm_tick();
+        }
+        false
     }
 
     /// Whether the client of a request that is not answered yet is still there.
@@ -333,7 +386,7 @@ impl<M: RawMemory> Server<M> {
             if let Ok(Body::Data(buffer)) = result {
                 buffers.give(buffer);
             }
-            self.shared.forget(slot.export, slot.pending.load());
+            self.shared.release(slot.export, slot.pending.load());
             return;
         };
         if let Expect::Piece(_) = slot.pending.expect {

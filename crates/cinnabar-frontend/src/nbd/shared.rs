@@ -1,5 +1,6 @@
 //! What all connections of a server have in common.
 
+use super::budget::Budget;
 use super::export::ExportId;
 use super::exports::Exports;
 use super::limits::{Limits, RECEIVE_BYTES};
@@ -9,14 +10,13 @@ use super::table::Table;
 use super::transmission::Pending;
 use super::warnings::Warnings;
 use cinnabar_seam::units::Instant;
-use std::collections::BTreeMap;
 
 /// A request that the engine has to answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Slot {
     /// Key of its connection, which may be gone.
     pub(super) connection: u64,
-    /// What is left of a connection that is gone is counted there.
+    /// What it holds is counted there.
     pub(super) export: ExportId,
     pub(super) pending: Pending,
     pub(super) part: Part,
@@ -38,10 +38,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     pub(super) exports: Exports,
     pub(super) slots: Table<Slot>,
-    /// What all connections hold, and requests whose connection is gone.
-    pub(super) load: Load,
-    /// The part of it whose connection is gone, by export: coming back gains nothing.
-    pub(super) past: BTreeMap<ExportId, Load>,
+    /// What all connections hold, and requests whose connection is gone: coming back gains nothing.
+    pub(super) budget: Budget,
     /// Something was let go since paused connections were last tried.
     pub(super) released: bool,
     pub(super) stats: Stats,
@@ -55,11 +53,10 @@ pub(super) struct Shared {
 impl Shared {
     pub(super) fn new(limits: Limits) -> Self {
         Self {
+            budget: Budget::new(limits.total(), limits.mutants),
             limits,
             exports: Exports::default(),
             slots: Table::new(),
-            load: Load::default(),
-            past: BTreeMap::new(),
             released: false,
             stats: Stats::default(),
             receive_area: vec![0; RECEIVE_BYTES],
@@ -76,26 +73,9 @@ impl Shared {
         }
     }
 
-    /// Requests of a connection that is gone: those still in the engine's hands.
-    pub(super) fn leave_behind(&mut self, export: ExportId, load: Load) {
-        if load.requests > 0 {
-            *self.past.entry(export).or_default() += load;
-        }
-    }
-
-    /// One of them is answered.
-    pub(super) fn forget(&mut self, export: ExportId, load: Load) {
-        if let Some(past) = self.past.get_mut(&export) {
-            *past -= load;
-            if past.requests == 0 {
-                self.past.remove(&export);
-            }
-        }
-        self.release(load);
-    }
-
-    pub(super) fn release(&mut self, load: Load) {
-        self.load -= load;
+    /// What requests to an export held is free again.
+    pub(super) fn release(&mut self, export: ExportId, load: Load) {
+        self.budget.release(export, load);
         self.released = true;
     }
 }

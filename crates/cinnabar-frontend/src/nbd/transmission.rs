@@ -14,6 +14,7 @@ mod pieces;
 
 use super::export::Export;
 use super::handshake::Agreed;
+use super::limits::{EXTENTS_MAX, PAYLOAD_BEGUN_BYTES};
 use super::long::Long;
 use super::memory;
 use super::proto::{self, Errno, Request, command, command_flag};
@@ -28,6 +29,8 @@ pub use super::load::Load;
 
 /// Payload of a refused write, to be skipped; of a longer one the connection ends.
 const SKIP_BYTES_MAX: u64 = 2 * DATA_BYTES_MAX;
+/// The longest reply to a block status.
+const EXTENTS_BYTES: u64 = 8 * EXTENTS_MAX as u64;
 /// Bytes brought in at most for one request to read ahead.
 const CACHE_BYTES_MAX: u64 = DATA_BYTES_MAX - SECTOR_BYTES;
 
@@ -113,7 +116,8 @@ pub enum With<M> {
 
 /// Grants room for one more request of a client, or not now.
 pub trait Room {
-    /// Called once for each request when its fixed part has come, and again later after a refusal.
+    /// Called once for each request when its fixed part has come, and of a write's payload what it takes to
+    /// believe in the rest; and again later after a refusal.
     fn reserve(&mut self, more: Load) -> bool;
     /// The same for a piece of a long request.
     fn reserve_piece(&mut self, more: Load) -> ForPiece;
@@ -225,7 +229,7 @@ impl<M: RawMemory> Transmission<M> {
     ) -> (usize, Step<M>) {
         let mut taken = 0;
         if self.long.is_some()
-            && let Some(step) = self.next_piece(room, buffers)
+            && let Some(step) = self.next_piece(input.len(), room, buffers)
         {
             return (0, step);
         }
@@ -233,8 +237,9 @@ impl<M: RawMemory> Transmission<M> {
             let Some(header) = input.first_chunk::<{ proto::REQUEST_BYTES }>() else {
                 return (0, Step::NeedMore);
             };
-            if let Some(step) = self.begin(header, room, buffers) {
-                let nothing = matches!(step, Step::Wait | Step::Close(_));
+            let behind = input.len() - header.len();
+            if let Some(step) = self.begin(header, behind, room, buffers) {
+                let nothing = matches!(step, Step::NeedMore | Step::Wait | Step::Close(_));
                 return (if nothing { 0 } else { proto::REQUEST_BYTES }, step);
             }
             taken = proto::REQUEST_BYTES;
@@ -278,10 +283,11 @@ impl<M: RawMemory> Transmission<M> {
         }
     }
 
-    /// Judges a request's fixed part. `None`: a payload follows.
+    /// Judges a request's fixed part, behind which so many bytes have come. `None`: a payload follows.
     fn begin(
         &mut self,
         header: &[u8; proto::REQUEST_BYTES],
+        behind: usize,
         room: &mut impl Room,
         buffers: &mut impl Buffers<M>,
     ) -> Option<Step<M>> {
@@ -297,6 +303,12 @@ impl<M: RawMemory> Transmission<M> {
             }
             Verdict::Close(reason) => return Some(Step::Close(reason)),
             Verdict::Serve(Need::Pieces) => return self.begin_long(&request, span, room),
+            Verdict::Serve(Need::Buffer)
+                if request.command == command::WRITE && !has_begun(behind, span) =>
+            {
+                return Some(Step::NeedMore);
+            }
+            Verdict::Serve(_) if request.command == command::BLOCK_STATUS => EXTENTS_BYTES,
             Verdict::Serve(Need::Buffer) => buffered(&request, span).blocks() * BLOCK_BYTES,
             Verdict::Serve(Need::Nothing) | Verdict::Refuse(_) => 0,
         };
@@ -436,6 +448,12 @@ impl<M: RawMemory> Transmission<M> {
             }
         }
     }
+}
+
+/// Whether of the payload for `span` as much has come as its buffer is taken for: a header alone costs its client
+/// nothing.
+fn has_begun(come: usize, span: ByteSpan) -> bool {
+    come as u64 >= span.len.min(PAYLOAD_BEGUN_BYTES as u64)
 }
 
 /// A buffer for `span`.

@@ -165,6 +165,8 @@ fn well_behaved(socket: &Path, stop: &AtomicBool) -> u64 {
 fn limits() -> Limits {
     Limits {
         options_max: 1000,
+        // All attacks are at one export: each is to find room there.
+        connection_requests_max: 64,
         handshake_ns_max: 2 * SECOND_NS,
         request_ns_max: 2 * SECOND_NS,
         stall_ns_max: 2 * SECOND_NS,

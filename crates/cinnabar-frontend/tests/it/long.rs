@@ -515,15 +515,15 @@ fn a_payload_comes_in_though_a_long_read_waits_for_room() {
     let mut step = |bytes: &[u8], piece| stream.step(bytes, &mut Pieces(piece), &mut pool);
     let header = read(0, 1, 0, 40 * MIB);
     assert!(matches!(step(&header, ForPiece::Enough), (28, Step::GoOn)));
-    let write = write(2, 0, &[7; 1024]);
+    let write = write(2, 0, &[7; 8192]);
     // It has a buffer, and would keep it for as long as the piece waits; no time runs for it then.
-    let (taken, begun) = step(&write[..528], ForPiece::Enough);
-    assert!(matches!((taken, begun), (528, Step::NeedMore)));
-    let (taken, done) = step(&write[528..], ForPiece::NoRoom);
+    let (taken, begun) = step(&write[..5028], ForPiece::Enough);
+    assert!(matches!((taken, begun), (5028, Step::NeedMore)));
+    let (taken, done) = step(&write[5028..], ForPiece::NoRoom);
     let Step::Request(pending, Command::Engine(Op::Write { data, .. })) = done else {
         panic!("{done:?}")
     };
-    assert_eq!((taken, pending.cookie), (524, 2));
+    assert_eq!((taken, pending.cookie), (3192, 2));
     assert!(matches!(step(&[], ForPiece::NoRoom), (0, Step::Wait)));
     pool.give(data);
     assert_eq!(pool.out(), 0);
@@ -535,5 +535,6 @@ fn a_long_write_that_waits_for_room_takes_none_from_others() {
     let header = request(cmd::WRITE, 1, ODD, 40 << 20);
     let mut step = |bytes: &[u8]| stream.step(bytes, &mut Pieces(ForPiece::NoRoom), &mut pool);
     assert!(matches!(step(&header), (28, Step::GoOn)));
-    assert!(matches!(step(&[]), (0, Step::Wait)));
+    assert!(matches!(step(&[7; 4095]), (0, Step::NeedMore)), "it does not even ask");
+    assert!(matches!(step(&[7; 4096]), (0, Step::Wait)));
 }

@@ -16,6 +16,7 @@ mod pressure;
 mod properties;
 mod running;
 mod sample;
+mod tenants;
 mod tls;
 mod transmission;
 mod unaligned;

@@ -79,18 +79,21 @@ fn a_write_lands_at_its_place_within_the_block() {
 #[test]
 fn a_payload_can_be_received_in_place() {
     let mut stream = start(false, ALL);
-    let mut bytes = request(cmd::WRITE, 0, 512, 1024);
-    bytes.extend([1; 100]);
-    assert!(matches!(step(&mut stream, &bytes), (128, Step::NeedMore)));
+    let mut bytes = request(cmd::WRITE, 0, 512, 8192);
+    bytes.extend([1; 4095]);
+    assert!(matches!(step(&mut stream, &bytes), (0, Step::NeedMore)));
+    assert!(stream.payload_room().is_none(), "a buffer is taken for what has come");
+    bytes.push(1);
+    assert!(matches!(step(&mut stream, &bytes), (4124, Step::NeedMore)));
     let room = stream.payload_room().expect("a payload is under way");
-    assert_eq!(room.len(), 924);
+    assert_eq!(room.len(), 4096);
     room.fill(2);
-    stream.payload_received(924);
+    stream.payload_received(4096);
     let (0, Step::Request(_, Command::Engine(Op::Write { data, .. }))) = step(&mut stream, &[])
     else {
         panic!("the payload is whole");
     };
-    assert_eq!(data.slice(512, 1024), [[1; 100].as_slice(), &[2; 924]].concat());
+    assert_eq!(data.slice(512, 8192), [[1; 4096], [2; 4096]].concat());
     assert!(stream.payload_room().is_none());
 }
 

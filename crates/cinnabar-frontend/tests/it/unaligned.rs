@@ -239,7 +239,7 @@ fn who_waits_for_its_own_does_not_hold_up_others() {
     let mut hung = Client::enter(&server.socket, "vm1");
     hung.send(&long(1));
     assert!(server.until(|host| host.held.len() == 1));
-    // There is not enough for this one: it waits longest of all.
+    // There is not enough for this one, for its own export holds too much.
     let mut eldest = Client::enter(&server.socket, "vm1");
     eldest.send(&long(2));
     assert!(server.until(|host| host.server.stats().pauses == 1));
@@ -247,29 +247,39 @@ fn who_waits_for_its_own_does_not_hold_up_others() {
     drop(hung);
     assert!(server.until(|host| host.server.connections(ExportId(1)) == 1));
     let mut other = Client::enter(&server.socket, "vm2");
-    other.send(&[request(cmd::READ, 3, 0, 4096), request(cmd::READ, 4, 0, 4096)].concat());
-    assert!(server.until(|host| host.held.len() == 3), "one at a time is all it gets");
+    let more = [request(cmd::READ, 3, 0, 4 << 20), request(cmd::READ, 4, 0, 4 << 20)].concat();
+    other.send(&more);
+    assert!(server.until(|host| host.held.len() == 3), "it borrows more and more");
     drop((eldest, other));
     assert!(server.until(|host| host.server.stats().connections == 0));
     server.run(Host::answer_held);
     assert!(server.nothing_is_held());
 }
 
+/// Disks of 32 MiB among so many that 24 KiB are each one's own, and 72 MiB can be borrowed.
+fn four_of_many() -> Vec<Export> {
+    let disk = |id| Export { size_bytes: 32 << 20, ..export(id, &format!("vm{id}")) };
+    let other = |id| export(id, &format!("other{id}"));
+    (1..=4).map(disk).chain((5..=1000).map(other)).collect()
+}
+
 #[test]
 fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
-    let disk = |id, name| Export { size_bytes: 32 << 20, ..export(id, name) };
     let limits = Limits { bytes_max: 0, ..Limits::default() };
-    let exports = vec![disk(1, "vm1"), disk(2, "vm2"), disk(3, "vm3")];
-    let server = Running::start(limits, exports, held);
+    let server = Running::start(limits, four_of_many(), held);
     let mut hung = Client::enter(&server.socket, "vm1");
-    hung.send(&request(cmd::READ, 1, 0, 30 << 20));
-    assert!(server.until(|host| host.held.len() == 1));
+    hung.send(&[request(cmd::READ, 1, 0, 30 << 20), request(cmd::READ, 1, 0, 5 << 20)].concat());
+    assert!(server.until(|host| host.held.len() == 2));
+    let mut hung_too = Client::enter(&server.socket, "vm4");
+    hung_too.send(&request(cmd::READ, 1, 0, 18 << 20));
+    assert!(server.until(|host| host.held.len() == 3));
     // What is left is not enough for this one, whatever others do.
     let mut eldest = Client::enter(&server.socket, "vm2");
     eldest.send(&request(cmd::READ, 2, 0, 30 << 20));
     assert!(server.until(|host| host.server.stats().pauses == 1));
     let mut other = Client::enter(&server.socket, "vm3");
-    other.send(&(3..8).flat_map(|one| request(cmd::READ, one, 0, 4096)).collect::<Vec<u8>>());
+    let reads = (3..8).flat_map(|one| request(cmd::READ, one, 0, 32 << 10));
+    other.send(&reads.collect::<Vec<u8>>());
     assert!(server.until(|host| host.server.stats().pauses == 2));
     let answered = |host: &mut Host| {
         let is_other = |held: &Incoming<_>| held.export == ExportId(3);
@@ -282,20 +292,23 @@ fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
         }
         host.held.len()
     };
-    assert_eq!(server.run(answered), 2, "the hung one, and one at a time");
-    server.run(|host| host.skipped_ns += 11_000_000_000);
-    assert_eq!(server.run(answered), 4, "the hung one, and all that it asks for");
+    assert_eq!(server.run(answered), 4, "the hung ones, and one at a time");
+    let later = server.run(move |host| {
+        host.skipped_ns += 11_000_000_000;
+        answered(host)
+    });
+    assert_eq!(later, 6, "the hung ones, and all that it asks for");
     server.run(answered);
     for cookie in 3..8 {
         assert_eq!(other.simple_reply(), (0, cookie));
-        other.read::<4096>();
+        other.read::<{ 32 << 10 }>();
     }
     server.run(|host| {
         host.answer_held();
         host.turn(0);
     });
     assert_eq!(hung.simple_reply(), (0, 1));
-    drop((hung, eldest, other));
+    drop((hung, hung_too, eldest, other));
     assert!(server.until(|host| host.server.stats().connections == 0));
     server.run(Host::answer_held);
     assert!(server.nothing_is_held());
@@ -303,19 +316,20 @@ fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
 
 #[test]
 fn who_waits_in_vain_is_passed_over_though_nothing_else_happens() {
-    let disk = |id, name| Export { size_bytes: 32 << 20, ..export(id, name) };
     let limits = Limits { bytes_max: 0, ..Limits::default() };
-    let exports = vec![disk(1, "vm1"), disk(2, "vm2"), disk(3, "vm3")];
-    let server = Running::start(limits, exports, held);
+    let server = Running::start(limits, four_of_many(), held);
     let mut hung = Client::enter(&server.socket, "vm1");
-    hung.send(&request(cmd::READ, 1, 0, 30 << 20));
-    assert!(server.until(|host| host.held.len() == 1));
+    hung.send(&[request(cmd::READ, 1, 0, 30 << 20), request(cmd::READ, 1, 0, 5 << 20)].concat());
+    assert!(server.until(|host| host.held.len() == 2));
+    let mut hung_too = Client::enter(&server.socket, "vm4");
+    hung_too.send(&request(cmd::READ, 1, 0, 18 << 20));
+    assert!(server.until(|host| host.held.len() == 3));
     let mut eldest = Client::enter(&server.socket, "vm2");
     eldest.send(&request(cmd::READ, 2, 0, 30 << 20));
     assert!(server.until(|host| host.server.stats().pauses == 1));
     // The first of these hangs, too: the second has to wait.
     let mut other = Client::enter(&server.socket, "vm3");
-    other.send(&[request(cmd::READ, 3, 0, 4096), request(cmd::READ, 4, 4096, 4096)].concat());
+    other.send(&[request(cmd::READ, 3, 0, 32 << 10), request(cmd::READ, 4, 0, 32 << 10)].concat());
     assert!(server.until(|host| host.server.stats().pauses == 2));
     let passed = server.run(|host| {
         let before = host.held.len();
@@ -325,8 +339,8 @@ fn who_waits_in_vain_is_passed_over_though_nothing_else_happens() {
         }
         (before, host.held.len())
     });
-    assert_eq!(passed, (2, 3));
-    drop((hung, eldest, other));
+    assert_eq!(passed, (4, 5));
+    drop((hung, hung_too, eldest, other));
     assert!(server.until(|host| host.server.stats().connections == 0));
     server.run(Host::answer_held);
     assert!(server.nothing_is_held());

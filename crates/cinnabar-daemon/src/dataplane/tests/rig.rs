@@ -44,6 +44,7 @@ impl Rig {
             probation_bytes: None,
             shards: layout.shards,
             threads: layout.threads,
+            client_memory_bytes: None,
             poll_max: Duration::from_micros(50),
             write_log: None,
         };

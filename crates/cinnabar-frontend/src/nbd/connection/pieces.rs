@@ -13,10 +13,10 @@ use cinnabar_seam::units::ByteSpan;
 use cinnabar_seam::{Failure, RawMemory};
 
 impl<M: RawMemory> Connection<M> {
-    /// Whether its long request comes before anything else is received.
+    /// Whether its long request, or a long answer, comes before anything else is received.
     pub(super) fn has_piece(&self) -> bool {
         match &self.phase {
-            Phase::Handshake(_) => false,
+            Phase::Handshake(handshake) => handshake.is_listing(),
             Phase::Transmission(stream) => stream.is_before_others(),
         }
     }
@@ -96,7 +96,9 @@ impl<M: RawMemory> Connection<M> {
     fn let_go(&mut self, load: Load, shared: &mut Shared) {
         self.pieces -= 1;
         self.load -= load;
-        shared.release(load);
+        if let Some(export) = self.export {
+            shared.release(export, load);
+        }
     }
 
     /// Queues what was read, as soon as the reply's form allows.

@@ -2,30 +2,39 @@
 
 use super::{Connection, Phase};
 use crate::load::{Load, Rank, Short};
+use crate::nbd::budget::Budget;
 use crate::nbd::export::ExportId;
 use crate::nbd::handshake;
 use crate::nbd::jobs::Jobs;
-use crate::nbd::limits::{Limits, RECEIVES_PER_TURN};
+use crate::nbd::limits::RECEIVES_PER_TURN;
 use crate::nbd::long;
+use crate::nbd::mutant::{Mutant, Mutants};
 use crate::nbd::output::Entry;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::reply;
-use crate::nbd::request::{Buffers, Incoming, Ticket};
+use crate::nbd::request::{Buffers, Command, Incoming, Ticket};
 use crate::nbd::shared::{Part, Shared, Slot};
 use crate::nbd::tls::{NOT_ALLOWED, TlsAccess};
 use crate::nbd::transmission::{self, Expect, ForPiece, Room};
-use cinnabar_seam::RawMemory;
+use cinnabar_seam::{Op, RawMemory};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
 use std::io::IoSliceMut;
 
 /// Replies of the handshake collected before the client has to read them.
-const HANDSHAKE_OUTPUT_BYTES: usize = 64 << 10;
+const HANDSHAKE_OUTPUT_BYTES: usize = 4 << 10;
 /// A payload of which more than this is missing is received almost alone, so that the next one can
 /// go straight into its buffer too.
 const LARGE_PAYLOAD_BYTES: usize = 64 << 10;
+/// What is received of a payload at a time, at most: as much as a turn of its export may be.
+const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 /// What is received behind a large payload.
 const BEHIND_PAYLOAD_BYTES: usize = 4 << 10;
+
+/// Data that count as one request.
+const COST_BYTES: u64 = 64 << 10;
+/// What a block status counts: it asks the back end, and its answer is long.
+const BLOCK_STATUS_COST: i64 = 8;
 
 /// Capacity for unread bytes that an idle connection keeps.
 const LEFTOVER_BYTES_KEPT: usize = 4 << 10;
@@ -52,6 +61,8 @@ pub(in crate::nbd) struct Turn<'a, M, B> {
     pub(in crate::nbd) shared: &'a mut Shared,
     /// Whose turn it is, if others wait for room.
     pub(in crate::nbd) rank: Rank,
+    /// What its export may have in this turn: 1 for a request or 64 KiB.
+    pub(in crate::nbd) credit: &'a mut i64,
     pub(in crate::nbd) served: &'a BTreeSet<ExportId>,
     /// Whose certificates are taken.
     pub(in crate::nbd) tls: Option<&'a TlsAccess>,
@@ -60,24 +71,28 @@ pub(in crate::nbd) struct Turn<'a, M, B> {
     pub(in crate::nbd) incoming: &'a mut Vec<Incoming<M>>,
 }
 
-/// Room for one more request, within the connection's and the server's bounds.
+/// Room for one more request, within the connection's bound and its export's.
 struct Grant<'a> {
     own: &'a mut Load,
-    past: Load,
-    total: &'a mut Load,
-    limits: &'a Limits,
+    requests_max: u64,
+    export: ExportId,
+    budget: &'a mut Budget,
     rank: &'a mut Rank,
     /// Of long requests.
     pieces: &'a mut u32,
-    /// What was missing.
-    short: Option<Short>,
+    /// What was missing, if not of the connection's own bound.
+    short: Option<(Short, Load)>,
 }
 
 impl Room for Grant<'_> {
     fn reserve(&mut self, more: Load) -> bool {
-        let Self { own, past, total, limits, rank, short, .. } = self;
-        match limits.bounds().reserve(own, *past, total, more, **rank) {
+        let Self { own, requests_max, export, budget, rank, short, .. } = self;
+        if own.requests + more.requests > *requests_max {
+            return false;
+        }
+        match budget.reserve(*export, **own, more, **rank) {
             Ok(()) => {
+                **own += more;
                 // Having waited longest counts once.
                 if **rank == Rank::Eldest {
                     **rank = Rank::Free;
@@ -85,7 +100,7 @@ impl Room for Grant<'_> {
                 true
             }
             Err(missing) => {
-                *short = Some(missing);
+                *short = Some((missing, more));
                 false
             }
         }
@@ -141,6 +156,9 @@ impl<M: RawMemory> Connection<M> {
             if !self.readable || self.closing.is_some() {
                 return Outcome::Idle;
             }
+            if *turn.credit <= 0 {
+                return Outcome::Backlog;
+            }
             if let Some(outcome) = self.receive(key, turn) {
                 return outcome;
             }
@@ -187,6 +205,7 @@ impl<M: RawMemory> Connection<M> {
             Ok((0, _)) => Some(self.end_of_stream(carried)),
             Ok((received, end)) => {
                 turn.shared.stats.received_bytes += received as u64;
+                *turn.credit -= (received as u64 / COST_BYTES).cast_signed();
                 self.forget_leftover();
                 let (taken, outcome) = self.consume(key, &area[..end], turn);
                 self.leftover.extend_from_slice(&area[taken..end]);
@@ -211,9 +230,14 @@ impl<M: RawMemory> Connection<M> {
         if let Phase::Transmission(stream) = &mut self.phase
             && let Some(payload) = stream.payload_room()
         {
-            let missing = payload.len();
-            let behind =
-                if missing > LARGE_PAYLOAD_BYTES { BEHIND_PAYLOAD_BYTES } else { area.len() };
+            let missing = payload.len().min(PAYLOAD_BYTES_MAX);
+            let behind = match missing {
+                // What comes next belongs to the payload, too.
+                _ if missing < payload.len() => 0,
+                _ if missing > LARGE_PAYLOAD_BYTES => BEHIND_PAYLOAD_BYTES,
+                _ => area.len(),
+            };
+            let payload = &mut payload[..missing];
             let mut pieces = [IoSliceMut::new(payload), IoSliceMut::new(&mut area[..behind])];
             let received = retry_on_intr(|| rustix::io::readv(&self.fd, &mut pieces))?;
             self.readable = received == missing + behind;
@@ -294,8 +318,12 @@ impl<M: RawMemory> Connection<M> {
             if !self.output.is_empty() || output.len() >= HANDSHAKE_OUTPUT_BYTES {
                 break Some(Outcome::Paused);
             }
+            if *turn.credit <= 0 {
+                break Some(Outcome::Backlog);
+            }
             let (len, step) = handshake.step(&input[taken..], &directory, &mut output);
             taken += len;
+            *turn.credit -= 1;
             match step {
                 handshake::Step::NeedMore => break None,
                 handshake::Step::Continue => self.messages += 1,
@@ -328,7 +356,6 @@ impl<M: RawMemory> Connection<M> {
             return (0, None);
         };
         let shared = &mut *turn.shared;
-        let past = shared.past.get(&export).copied().unwrap_or_default();
         // The client may be back on another connection by now: what it asked for on this one before it was cut
         // must not come behind that.
         let is_cut = self.tls.as_ref().is_some_and(|link| link.session.failure().is_some());
@@ -339,24 +366,25 @@ impl<M: RawMemory> Connection<M> {
             }
             let mut room = Grant {
                 own: &mut self.load,
-                past,
-                total: &mut shared.load,
-                limits: &shared.limits,
+                requests_max: u64::from(shared.limits.connection_requests_max),
+                export,
+                budget: &mut shared.budget,
                 rank: &mut turn.rank,
                 pieces: &mut self.pieces,
                 short: None,
             };
             let (len, step) = stream.step(&input[taken..], &mut room, turn.buffers);
             taken += len;
+            let cost = cost(&step, shared.limits.mutants);
+            self.messages += u64::from(is_message(&step));
             match step {
                 transmission::Step::NeedMore => break None,
-                transmission::Step::GoOn => self.messages += 1,
+                transmission::Step::GoOn => {}
                 transmission::Step::Wait => {
                     self.short = room.short;
                     break Some(Outcome::Paused);
                 }
                 transmission::Step::Request(pending, command) => {
-                    self.messages += 1;
                     shared.stats.requests += count(pending.expect);
                     self.in_engine += pending.load();
                     let slot = Slot { connection: key, export, pending, part: Part::Whole };
@@ -364,7 +392,6 @@ impl<M: RawMemory> Connection<M> {
                     turn.jobs.submit(Incoming { ticket, export, command }, turn.incoming);
                 }
                 transmission::Step::Modify(pending, modify) => {
-                    self.messages += 1;
                     shared.stats.requests += count(pending.expect);
                     self.in_engine += pending.load();
                     let slot = Slot { connection: key, export, pending, part: Part::Whole };
@@ -372,12 +399,10 @@ impl<M: RawMemory> Connection<M> {
                     turn.jobs.begin(slot, modify, slots, turn.buffers, turn.incoming);
                 }
                 transmission::Step::Answer(pending, result) => {
-                    self.messages += 1;
                     shared.stats.requests += 1;
                     self.output.push(reply::done(&pending, result));
                 }
                 transmission::Step::Refuse(pending, error) => {
-                    self.messages += 1;
                     shared.stats.requests += 1;
                     shared.refuse(export);
                     let (entry, _) = reply::encode(stream.agreed(), &pending, Err(error));
@@ -385,8 +410,34 @@ impl<M: RawMemory> Connection<M> {
                 }
                 transmission::Step::Close(reason) => break Some(self.end(reason)),
             }
+            *turn.credit -= cost;
+            if *turn.credit <= 0 {
+                break Some(Outcome::Backlog);
+            }
         };
         (taken, outcome)
+    }
+}
+
+/// Whether a client has gone on by a step.
+const fn is_message<M>(step: &transmission::Step<M>) -> bool {
+    use transmission::Step::{Close, NeedMore, Wait};
+    !matches!(step, NeedMore | Wait | Close(_))
+}
+
+/// What a step takes of a turn. (The data of a write counted when they came.)
+fn cost<M>(step: &transmission::Step<M>, mutants: Mutants) -> i64 {
+    match step {
+        transmission::Step::Request(_, Command::BlockStatus { .. })
+            if !mutants.is(Mutant::BlockStatusCheap) =>
+        {
+            BLOCK_STATUS_COST
+        }
+        transmission::Step::Request(
+            pending,
+            Command::Engine(Op::Read { .. }) | Command::Prefetch { .. },
+        ) => (pending.load.bytes / COST_BYTES).max(1).cast_signed(),
+        _ => 1,
     }
 }
 

@@ -10,6 +10,9 @@ use cinnabar_seam::units::BLOCK_BYTES;
 /// What a client is told that has not asked for TLS.
 const TLS_REQUIRED: &str = "this volume is served over TLS only";
 
+/// Bytes of a part of the answer to a LIST, about.
+const LIST_BYTES: usize = 4 << 10;
+
 /// A parsed list of metadata context queries: the export, and which contexts match.
 struct MetaQuery {
     export: ExportId,
@@ -43,7 +46,14 @@ impl Handshake {
                 reply(output, option, option_reply::ACK, &[]);
                 Step::Close(DisconnectReason::Requested)
             }
-            option::LIST => list(data, directory, output),
+            option::LIST if data.is_empty() => {
+                self.list(ExportId(0), directory, output);
+                Step::Continue
+            }
+            option::LIST => {
+                refuse(output, option, &Refusal::Malformed);
+                Step::Continue
+            }
             option::INFO | option::GO => self.info(option, data, directory, output),
             option::STRUCTURED_REPLY => {
                 if data.is_empty() {
@@ -104,6 +114,29 @@ impl Handshake {
             }
             None => Step::Close(DisconnectReason::UnknownExport),
         }
+    }
+
+    /// Tells which exports there are, from `first` on: some at a time, for there may be thousands and the client
+    /// may not read.
+    pub(super) fn list(
+        &mut self,
+        first: ExportId,
+        directory: &impl Directory,
+        output: &mut Vec<u8>,
+    ) {
+        let end = output.len() + LIST_BYTES;
+        for export in directory.all_from(first) {
+            if output.len() >= end {
+                self.listing = Some(export.id);
+                return;
+            }
+            let name = export.name.as_bytes();
+            let len = u32::try_from(name.len()).expect("names are short").to_be_bytes();
+            let text = export.description.as_bytes();
+            reply(output, option::LIST, option_reply::SERVER, &[&len, name, text]);
+        }
+        self.listing = None;
+        reply(output, option::LIST, option_reply::ACK, &[]);
     }
 
     fn info(
@@ -198,21 +231,6 @@ fn forbidden(option: u32, reason: &str, output: &mut Vec<u8>) -> Step {
         }
         _ => reply(output, option, option_reply::ERR_POLICY, &[reason.as_bytes()]),
     }
-    Step::Continue
-}
-
-fn list(data: &[u8], directory: &impl Directory, output: &mut Vec<u8>) -> Step {
-    if !data.is_empty() {
-        refuse(output, option::LIST, &Refusal::Malformed);
-        return Step::Continue;
-    }
-    for export in directory.all() {
-        let name = export.name.as_bytes();
-        let len = u32::try_from(name.len()).expect("names are short").to_be_bytes();
-        let text = export.description.as_bytes();
-        reply(output, option::LIST, option_reply::SERVER, &[&len, name, text]);
-    }
-    reply(output, option::LIST, option_reply::ACK, &[]);
     Step::Continue
 }
 

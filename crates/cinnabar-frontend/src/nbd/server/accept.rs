@@ -8,6 +8,7 @@ use crate::nbd::interest::{Interest, Token, Want};
 use crate::nbd::limits::ACCEPTS_PER_TURN;
 use crate::nbd::listener::Listener;
 use crate::nbd::reason::DisconnectReason;
+use crate::nbd::request::Buffers;
 use crate::socket::{ListenError, SocketAccess};
 use cinnabar_seam::RawMemory;
 use rustix::io::Errno;
@@ -59,29 +60,24 @@ impl<M: RawMemory> Server<M> {
     }
 
     /// Accepts what waits, up to a turn's budget.
-    pub(super) fn accept(&mut self, key: u64) {
+    pub(super) fn accept(&mut self, key: u64, buffers: &mut impl Buffers<M>) {
         for _ in 0..ACCEPTS_PER_TURN {
             let Some(listener) = self.listeners.get_mut(key) else { return };
             match listener.accept() {
                 Ok((fd, peer)) => {
                     self.shared.stats.accepted += 1;
-                    if self.connections.len() >= self.shared.limits.connections_max
-                        || listener.handshakes >= self.shared.limits.handshakes_max
-                    {
-                        let reason = DisconnectReason::TooManyConnections;
-                        self.shared.stats.count_disconnect(reason);
-                        if self.shared.warnings.allow(self.shared.now) {
-                            tracing::warn!(%peer, %reason, "NBD client turned away");
-                        }
-                        continue;
-                    }
-                    listener.handshakes += 1;
                     let now = self.shared.now;
                     let mut new = Connection::new(fd, peer, key, now, &self.shared.limits);
                     if listener.tls.is_some() {
                         new.require_tls(&self.shared.limits);
                     }
+                    let origin = peer.origin();
+                    let in_the_way = self.half_open.in_the_way(origin, &self.shared.limits);
+                    if let Some(other) = in_the_way {
+                        self.disconnect(other, DisconnectReason::TooManyConnections, buffers);
+                    }
                     let key = self.connections.insert(new);
+                    self.half_open.enter(origin, key);
                     self.shared.stats.connections += 1;
                     self.begin(key);
                 }
@@ -100,7 +96,7 @@ impl<M: RawMemory> Server<M> {
                 Err(_) => {}
             }
         }
-        self.backlog.push_back(key | LISTENER);
+        self.crowded.push(key);
     }
 
     /// Tries again with listeners that were out of descriptors.
@@ -116,7 +112,7 @@ impl<M: RawMemory> Server<M> {
             }
             self.watch_listener(key, true);
             // Edge-triggered polls won't tell about those that came meanwhile.
-            self.backlog.push_back(key | LISTENER);
+            self.crowded.push(key);
         }
     }
 

@@ -7,6 +7,7 @@ use crate::nbd::interest::{Interest, Token, Want};
 use crate::nbd::peer::Peer;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
+use crate::nbd::shared::Shared;
 use cinnabar_seam::RawMemory;
 use cinnabar_seam::units::Instant;
 use std::os::fd::AsRawFd;
@@ -40,8 +41,7 @@ impl<M: RawMemory> Server<M> {
             connection.grant(&served.export);
             let (peer, export) = (connection.peer, &served.export.name);
             tracing::debug!(%peer, export, "NBD client connected");
-            let listener = connection.listener;
-            self.leave_handshake(listener);
+            self.half_open.leave(connection.peer.origin(), key);
             return;
         };
         self.shared.stats.refused_clients += 1;
@@ -90,11 +90,20 @@ impl<M: RawMemory> Server<M> {
                 _ => return Err(Refusal::InUse),
             }
         }
-        let count = self.shared.exports.get(id).map_or(0, |served| served.connections.len());
-        if count >= self.shared.limits.export_connections_max {
+        if self.connections(id) >= self.shared.limits.export_connections_max || !self.has_place(id)
+        {
             return Err(Refusal::TooManyConnections);
         }
         Ok(())
+    }
+
+    /// Whether there is a place for one more connection to an export. What exports have beyond their floors they
+    /// share.
+    fn has_place(&self, id: ExportId) -> bool {
+        let Shared { limits, exports, .. } = &self.shared;
+        let floor = limits.connections_floor(exports.len());
+        let lendable = limits.connections_max.saturating_sub(floor * exports.len());
+        self.connections(id) < floor || exports.connections_beyond(floor) < lendable
     }
 
     /// Any number of clients may read, but none all of the server's connections: an idle one is never
@@ -107,7 +116,7 @@ impl<M: RawMemory> Server<M> {
             };
             if served.export.read_only {
                 all += 1;
-                of_user += usize::from(other.peer.is_same_user(peer));
+                of_user += usize::from(other.peer.origin() == peer.origin());
                 // One host may have many guests, one process has one.
                 let process = matches!(peer, Peer::Process { .. });
                 let same = process && other.export == Some(id) && other.peer.is_same_client(peer);
@@ -117,14 +126,9 @@ impl<M: RawMemory> Server<M> {
         let limits = &self.shared.limits;
         let fits = all < limits.read_only_connections_max()
             && of_user < limits.user_connections_max()
-            && of_client < limits.export_connections_max;
+            && of_client < limits.export_connections_max
+            && self.has_place(id);
         if fits { Ok(()) } else { Err(Refusal::TooManyConnections) }
-    }
-
-    fn leave_handshake(&mut self, listener: u64) {
-        if let Some(listener) = self.listeners.get_mut(listener) {
-            listener.handshakes -= 1;
-        }
     }
 
     /// A connection was accepted: watch it, and send the greeting with the next flush.
@@ -151,10 +155,11 @@ impl<M: RawMemory> Server<M> {
         {
             self.dirty.push(key);
         }
-        if connection.may_go_on() && !std::mem::replace(&mut connection.in_backlog, true) {
-            self.backlog.push_back(key);
+        let (may_go_on, has_timer) = (connection.may_go_on(), connection.has_timer());
+        if may_go_on {
+            self.serve_later(key);
         }
-        if connection.has_timer() {
+        if has_timer {
             self.arm_tick();
         }
         self.update_interest(key);
@@ -180,14 +185,15 @@ impl<M: RawMemory> Server<M> {
         buffers: &mut impl Buffers<M>,
     ) {
         let Some(mut connection) = self.connections.remove(key) else { return };
+        self.stop_waiting(&mut connection);
         connection.abandon(buffers);
-        let mut held = connection.load;
-        held -= connection.in_engine;
-        self.shared.release(held);
         if let Some(export) = connection.export {
-            self.shared.leave_behind(export, connection.in_engine);
+            // What the engine has of it is held until it is answered.
+            let mut held = connection.load;
+            held -= connection.in_engine;
+            self.shared.release(export, held);
             for load in self.jobs.abandon(key, &mut self.shared.slots, buffers) {
-                self.shared.forget(export, load);
+                self.shared.release(export, load);
             }
         }
         self.eldest.ends(|eldest| eldest == key);
@@ -198,7 +204,7 @@ impl<M: RawMemory> Server<M> {
             served.connections.retain(|other| *other != key);
         }
         if connection.in_handshake() {
-            self.leave_handshake(connection.listener);
+            self.half_open.leave(connection.peer.origin(), key);
         }
         let export = connection.export.and_then(|id| self.shared.exports.get(id));
         let export = export.map(|served| served.export.name.as_str());
@@ -243,9 +249,17 @@ impl<M: RawMemory> Server<M> {
             self.disconnect(key, reason, buffers);
         }
         self.shared.released |= self.eldest.pass_over(now);
-        let has_timer = self.connections.iter().any(|(_, connection)| connection.has_timer());
-        if has_timer || self.eldest.is_any() {
+        self.make_room(buffers);
+        let is_due = |connection: &Connection<M>| connection.has_timer() || connection.lacks_room();
+        if self.connections.iter().any(|(_, connection)| is_due(connection)) {
             self.arm_tick();
+        }
+    }
+
+    /// It is not among the paused connections any more.
+    pub(super) fn stop_waiting(&mut self, connection: &mut Connection<M>) {
+        if let Some((place, _)) = connection.waits.take() {
+            self.paused.remove(&place);
         }
     }
 

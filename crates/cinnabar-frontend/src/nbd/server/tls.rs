@@ -16,8 +16,9 @@ impl<M: RawMemory> Server<M> {
     }
 
     /// A client asked for TLS and was granted it.
-    pub(super) fn start_tls(&mut self, key: u64, buffers: &mut impl Buffers<M>) {
+    pub(super) fn start_tls(&mut self, mut key: u64, buffers: &mut impl Buffers<M>) {
         let Some(mut connection) = self.connections.remove(key) else { return };
+        self.stop_waiting(&mut connection);
         // It goes on under another key: what the loop still reports of its old socket is not of this one.
         let fd = connection.fd.as_raw_fd();
         self.interests.retain(|interest| interest.token != Token(key));
@@ -36,7 +37,9 @@ impl<M: RawMemory> Server<M> {
             // Out of descriptors: its listener rests, too.
             _ => refused = Some(DisconnectReason::TlsFailed),
         }
-        let key = self.connections.insert(connection);
+        let origin = connection.peer.origin();
+        let before = std::mem::replace(&mut key, self.connections.insert(connection));
+        self.half_open.rename(origin, before, key);
         match refused {
             None => self.begin(key),
             Some(reason) => self.disconnect(key, reason, buffers),

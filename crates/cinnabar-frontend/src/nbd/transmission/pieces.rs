@@ -1,6 +1,8 @@
 //! Long requests within the stream: they begin, and piece after piece is handed out.
 
-use super::{Command, Expect, ForPiece, Op, Pending, Phase, Room, Step, Transmission, take};
+use super::{
+    Command, Expect, ForPiece, Op, Pending, Phase, Room, Step, Transmission, has_begun, take,
+};
 use crate::nbd::load::Load;
 use crate::nbd::long::{Kind, Long};
 use crate::nbd::proto::{Errno, Request, command, command_flag};
@@ -23,7 +25,8 @@ impl<M: RawMemory> Transmission<M> {
     /// Whether the long request has to go on, or to be over, before anything else is received.
     pub(in crate::nbd) fn is_before_others(&self) -> bool {
         let before = |long: &Long<M>| match long.kind {
-            Kind::Write { .. } => matches!(self.phase, Phase::Gap),
+            // Its next piece is taken with its first bytes.
+            Kind::Write { .. } => false,
             Kind::Chunks => long.piece().is_some() && matches!(self.phase, Phase::Between),
             Kind::Ordered => true,
         };
@@ -78,10 +81,11 @@ impl<M: RawMemory> Transmission<M> {
         None
     }
 
-    /// Hands out the next piece of the long request, or makes ready to receive it. `None`: the stream
-    /// goes on.
+    /// Hands out the next piece of the long request, or makes ready to receive it, of which `come` bytes are here.
+    /// `None`: the stream goes on.
     pub(super) fn next_piece(
         &mut self,
+        come: usize,
         room: &mut impl Room,
         buffers: &mut impl Buffers<M>,
     ) -> Option<Step<M>> {
@@ -101,6 +105,9 @@ impl<M: RawMemory> Transmission<M> {
             long.advance(span);
             self.phase = Phase::SkipPiece { left: span.len };
             return None;
+        }
+        if matches!(long.kind, Kind::Write { .. }) && !has_begun(come, span) {
+            return Some(Step::NeedMore);
         }
         let load = long.load(span);
         match room.reserve_piece(load) {

@@ -1,0 +1,183 @@
+//! Whose turn it is: exports in deficit round robin.
+//!
+//! A turn of the loop serves each export that has work once, for 32 requests or 2 MiB of data, whatever number of
+//! connections it has. So a neighbour's flood delays a request by 32 others, not by all that 64 connections may
+//! ask for. What a turn costs beyond that is owed: an export that reads 32 MiB at once pays in its next 15 turns,
+//! as long as others have work. Clients in the handshake share one turn.
+
+use super::export::ExportId;
+use super::mutant::{Mutant, Mutants};
+use std::collections::{BTreeMap, VecDeque};
+
+/// What an export may have in a turn.
+const QUANTUM: i64 = 32;
+/// The same if no other one has work.
+const QUANTUM_ALONE: i64 = 256;
+
+/// Whose connections take turns together: an export's, or those in the handshake.
+type Tenant = Option<ExportId>;
+
+/// Connections with work, by export.
+#[derive(Debug)]
+pub(super) struct Turns {
+    queues: BTreeMap<Tenant, Queue>,
+    /// Exports that have work, the next one first.
+    order: VecDeque<Tenant>,
+    mutants: Mutants,
+}
+
+#[derive(Debug, Default)]
+struct Queue {
+    /// What it may have in this turn; below 0 it owes that.
+    credit: i64,
+    connections: VecDeque<u64>,
+    /// It is in the order already.
+    in_order: bool,
+}
+
+impl Turns {
+    pub(super) const fn new(mutants: Mutants) -> Self {
+        Self { queues: BTreeMap::new(), order: VecDeque::new(), mutants }
+    }
+
+    /// Whether no connection has work.
+    pub(super) fn is_empty(&self) -> bool {
+        self.order.is_empty()
+    }
+
+    /// A connection has work. It must not be here already.
+    pub(super) fn add(&mut self, tenant: Tenant, key: u64) {
+        let queue = self.queues.entry(tenant).or_default();
+        queue.connections.push_back(key);
+        if !std::mem::replace(&mut queue.in_order, true) {
+            self.order.push_back(tenant);
+        }
+    }
+
+    /// Begins a turn; those that are to be served, and how many connections each has.
+    pub(super) fn begin(&mut self) -> Vec<(Tenant, usize)> {
+        if let [alone] = self.order.make_contiguous() {
+            let alone = *alone;
+            self.queues.retain(|tenant, _| *tenant == alone);
+            self.queues.entry(alone).or_default().credit = QUANTUM_ALONE;
+        } else {
+            // As many rounds as it takes for one of them to be served.
+            let with_work = self.queues.values().filter(|queue| !queue.connections.is_empty());
+            let most = with_work.map(|queue| queue.credit).max().unwrap_or_default();
+            let rounds = 1 + (-most).max(0) / QUANTUM;
+            for queue in self.queues.values_mut() {
+                queue.credit = (queue.credit + rounds * QUANTUM).min(QUANTUM);
+            }
+            self.queues.retain(|_, queue| queue.credit < 0 || !queue.connections.is_empty());
+        }
+        let all = std::mem::take(&mut self.order);
+        let begin = |tenant| {
+            let queue = self.queues.entry(tenant).or_default();
+            queue.in_order = false;
+            (tenant, queue.connections.len())
+        };
+        all.into_iter().map(begin).collect()
+    }
+
+    /// The next connection of an export, with what is left of its turn.
+    pub(super) fn next(&mut self, tenant: Tenant) -> Option<(u64, i64)> {
+        let queue = self.queues.get_mut(&tenant).filter(|queue| queue.credit > 0)?;
+        let key = queue.connections.pop_front()?;
+        Some((key, queue.credit))
+    }
+
+    /// This is left when the connection was served.
+    pub(super) fn leave(&mut self, tenant: Tenant, credit: i64) {
+        if let Some(queue) = self.queues.get_mut(&tenant)
+            && !self.mutants.is(Mutant::TurnByConnection)
+        {
+            queue.credit = credit;
+        }
+    }
+
+    /// An export was served; what is left waits for the next turn, behind others.
+    pub(super) fn end(&mut self, tenant: Tenant) {
+        let Some(queue) = self.queues.get_mut(&tenant) else { return };
+        if !queue.connections.is_empty() && !std::mem::replace(&mut queue.in_order, true) {
+            self.order.push_back(tenant);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const A: Tenant = Some(ExportId(1));
+    const B: Tenant = Some(ExportId(2));
+
+    /// A turn in which each connection asks for so many requests of a cost; returns what each export got.
+    fn turn(turns: &mut Turns, asks: impl Fn(u64) -> (u32, i64)) -> BTreeMap<Tenant, i64> {
+        let mut got = BTreeMap::new();
+        for (tenant, connections) in turns.begin() {
+            for _ in 0..connections {
+                let Some((key, mut credit)) = turns.next(tenant) else { break };
+                let (requests, cost) = asks(key);
+                for _ in 0..requests {
+                    if credit <= 0 {
+                        break;
+                    }
+                    credit -= cost;
+                    *got.entry(tenant).or_default() += cost;
+                }
+                turns.leave(tenant, credit);
+                turns.add(tenant, key);
+            }
+            turns.end(tenant);
+        }
+        got
+    }
+
+    fn turns() -> Turns {
+        let mut turns = Turns::new(Mutants::NONE);
+        (0..64).for_each(|key| turns.add(A, key));
+        turns
+    }
+
+    #[test]
+    fn many_connections_get_what_one_gets() {
+        let mut turns = turns();
+        turns.add(B, 64);
+        for _ in 0..100 {
+            let got = turn(&mut turns, |key| (if key == 64 { 1 } else { 512 }, 1));
+            assert_eq!((got[&A], got[&B]), (QUANTUM, 1));
+        }
+    }
+
+    #[test]
+    fn one_alone_has_a_long_turn_and_owes_nothing() {
+        let mut turns = turns();
+        for _ in 0..3 {
+            assert_eq!(turn(&mut turns, |_| (512, 1))[&A], QUANTUM_ALONE);
+            assert_eq!(turn(&mut turns, |_| (1, 512))[&A], 512);
+        }
+    }
+
+    #[test]
+    fn what_costs_more_than_a_turn_is_owed() {
+        let mut turns = turns();
+        turns.add(B, 64);
+        let cost = |key| if key == 64 { (32, 1) } else { (1, 512) };
+        let (mut of_a, mut of_b) = (0, 0);
+        for _ in 0..160 {
+            let got = turn(&mut turns, cost);
+            of_a += got.get(&A).copied().unwrap_or_default();
+            of_b += got.get(&B).copied().unwrap_or_default();
+        }
+        assert_eq!((of_a, of_b), (5120, 5120), "in the long run both get the same");
+    }
+
+    #[test]
+    fn where_all_owe_one_is_served_all_the_same() {
+        let mut turns = turns();
+        turns.add(B, 64);
+        for _ in 0..20 {
+            assert!(!turn(&mut turns, |_| (1, 5000)).is_empty());
+        }
+    }
+}
