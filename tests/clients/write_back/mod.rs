@@ -248,8 +248,8 @@ fn flushes_that_fail() -> Result<()> {
         let (chain, images) = thread::scope(|scope| {
             let writes = &stop;
             let worker = scope.spawn(move || chain.run(&mut guest, writes).map(|()| chain));
-            let images: Result<Vec<_>> =
-                (0..FAILURES).map(|_| failed_flush(&server, &daemon)).collect();
+            let images: Result<Vec<_>> = in_the_log(&daemon)
+                .and_then(|()| (0..FAILURES).map(|_| failed_flush(&server, &daemon)).collect());
             stop.store(true, Ordering::Relaxed);
             let chain = worker.join().expect("the guest does not panic");
             anyhow::Ok((chain.with_context(|| daemon.running.log())?, images?))
@@ -266,6 +266,20 @@ fn flushes_that_fail() -> Result<()> {
         daemon.stop()?;
     }
     Ok(())
+}
+
+/// Waits until writes go into the log. A flush comes before that: if it failed, they never would.
+fn in_the_log(daemon: &Daemon) -> Result<()> {
+    let begun = Instant::now();
+    loop {
+        let status = daemon.status()?;
+        let log = &status.volume("vm1")?["write_back"];
+        if log["dirty_bytes"].as_u64() > Some(0) || log["destaged_bytes"].as_u64() > Some(0) {
+            return Ok(());
+        }
+        ensure!(begun.elapsed() < PATIENCE, "not in the log: {}", daemon.running.log());
+        thread::sleep(Duration::from_millis(5));
+    }
 }
 
 /// The server's next flush fails; waits for one that does not. Gives what was durable in between.

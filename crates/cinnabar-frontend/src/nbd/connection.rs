@@ -69,7 +69,7 @@ pub(super) struct Connection<M> {
     /// Bytes received and not taken, from `leftover_at` on.
     leftover: Vec<u8>,
     leftover_at: usize,
-    output: Output<M>,
+    pub(super) output: Output<M>,
     opened_at: Instant,
     /// Since when a message is incomplete.
     message_since: Option<Instant>,

@@ -144,13 +144,18 @@ impl<M: RawMemory> Output<M> {
             }
             if taken < offered {
                 sent.all = false;
-                let fresh = self.queue.iter_mut().rev().take_while(|entry| entry.since.is_none());
-                fresh.for_each(|entry| entry.since = Some(now));
+                self.wait(now);
                 return Ok(sent);
             }
         }
         self.front_since = None;
         Ok(sent)
+    }
+
+    /// What was queued since the last time waits for the client from now on.
+    pub(super) fn wait(&mut self, now: Instant) {
+        let fresh = self.queue.iter_mut().rev().take_while(|entry| entry.since.is_none());
+        fresh.for_each(|entry| entry.since = Some(now));
     }
 
     /// The first pieces of the queue, and their bytes.

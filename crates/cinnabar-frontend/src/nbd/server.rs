@@ -411,6 +411,7 @@ impl<M: RawMemory> Server<M> {
             let Some(connection) = self.connections.get_mut(key) else { continue };
             connection.in_dirty = false;
             if connection.blocked {
+                connection.output.wait(now);
                 continue;
             }
             match connection.send(&mut self.shared, buffers) {

@@ -1,7 +1,7 @@
 //! The log: one line an event, on stderr.
 //!
 //! `CINNABAR_LOG` filters, e.g. `debug` or `info,cinnabar::daemon=trace`. Whatever becomes of stderr,
-//! a thread that logs goes on at once: [`super::log_queue`] says how.
+//! a thread that logs goes on at once (`log_queue`).
 
 use super::log_queue::LogQueue;
 use crate::Failure;

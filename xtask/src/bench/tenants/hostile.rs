@@ -2,14 +2,13 @@
 
 use super::HOSTILE_DISKS;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::io::{Read, Write};
-use std::net::Shutdown;
+use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
@@ -18,7 +17,12 @@ const BLOCK_STATUS: u16 = 7;
 const LONG: u32 = 32 << 20;
 const DISK: u32 = super::DISK as u32;
 /// Between two tries to connect, or looks whether it was thrown out.
-const STEP: Duration = Duration::from_millis(20);
+const STEP: Duration = Duration::from_millis(1);
+
+/// Connections that hold replies which they don't read.
+const HOLDERS: usize = 9;
+/// Until others come.
+const HOLDERS_ALONE: Duration = Duration::from_secs(1);
 
 /// What is done beside the victim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -76,11 +80,17 @@ impl Attack {
             Self::Nothing | Self::BusyLoops => Vec::new(),
             Self::HoldMemory => {
                 let unread = request(READ, 0, LONG).repeat(3);
-                let mut all = on_first(9, Script::Say([hello(), unread].concat()));
-                // Each takes half of what those before it left.
-                for size in (0..17).map(|halvings| (LONG >> halvings).max(4096)) {
+                let mut all = on_first(HOLDERS, Script::Say([hello(), unread].concat()));
+                // What is left of 1 GiB, by halves: what one export could have before exports were counted.
+                let (mut free, mut size) = ((1 << 30) - HOLDERS as u32 * 3 * LONG, LONG);
+                while size >= 4096 {
+                    if size > free / 2 {
+                        size /= 2;
+                        continue;
+                    }
                     let unsent = [hello(), request(WRITE, 0, size), vec![0]].concat();
                     all.push((0, Script::Say(unsent)));
+                    free -= size;
                 }
                 all
             }
@@ -125,43 +135,43 @@ fn request(kind: u16, offset: u64, len: u32) -> Vec<u8> {
     request
 }
 
-/// An attack under way.
+/// An attack under way, by one thread: it takes the CPU time that one guest's process takes.
 pub(super) struct Hostile {
     over: Arc<AtomicBool>,
-    /// The stream of each connection, to end it.
-    streams: Vec<Arc<Mutex<Option<UnixStream>>>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Hostile {
     pub(super) fn start(attack: Attack, socket: impl Fn(&str) -> PathBuf) -> Self {
         let over = Arc::new(AtomicBool::new(false));
-        let (mut streams, mut threads) = (Vec::new(), Vec::new());
-        for _ in 0..if attack == Attack::BusyLoops { 2 } else { 0 } {
+        // The first ones have got theirs before the others come.
+        let wait = |number| if number < HOLDERS { STEP } else { HOLDERS_ALONE };
+        let connection = |(number, (disk_number, script))| {
+            let wait = if attack == Attack::HoldMemory { wait(number) } else { STEP };
+            Connection::new(socket(&disk(disk_number)), script, wait)
+        };
+        let mut all: Vec<_> =
+            attack.connections().into_iter().enumerate().map(connection).collect();
+        let idle = if attack == Attack::BusyLoops { 2 } else { 0 };
+        let mut threads = Vec::new();
+        for _ in 0..idle {
             let over = Arc::clone(&over);
             threads.push(thread::spawn(move || while !over.load(Ordering::Relaxed) {}));
         }
-        for (number, script) in attack.connections() {
-            let (over, stream) = (Arc::clone(&over), Arc::default());
-            let (socket, at) = (socket(&disk(number)), Arc::clone(&stream));
-            streams.push(stream);
-            threads.push(thread::spawn(move || come_back(&socket, &script, &over, &at)));
-            // One after the other: each takes of what those before it left.
-            if attack == Attack::HoldMemory {
-                thread::sleep(STEP);
+        let is_over = Arc::clone(&over);
+        threads.push(thread::spawn(move || {
+            while !is_over.load(Ordering::Relaxed) {
+                let gone_on = all.iter_mut().filter_map(Connection::go_on).count();
+                if gone_on == 0 {
+                    thread::sleep(STEP);
+                }
             }
-        }
-        Self { over, streams, threads }
+        }));
+        Self { over, threads }
     }
 
     pub(super) fn end(self) {
         self.over.store(true, Ordering::Relaxed);
-        for stream in self.streams {
-            if let Some(stream) = &*stream.lock().unwrap_or_else(PoisonError::into_inner) {
-                // The server may have done so before.
-                let _gone = stream.shutdown(Shutdown::Both);
-            }
-        }
         for thread in self.threads {
             thread.join().expect("a hostile client does not panic");
         }
@@ -169,50 +179,85 @@ impl Hostile {
 }
 
 /// A connection, made again whenever it ends.
-fn come_back(socket: &Path, script: &Script, over: &AtomicBool, at: &Mutex<Option<UnixStream>>) {
-    while !over.load(Ordering::Relaxed) {
-        let connected = UnixStream::connect(socket).and_then(|stream| {
-            *at.lock().unwrap_or_else(PoisonError::into_inner) = Some(stream.try_clone()?);
-            Ok(stream)
-        });
-        // Thrown out or turned away: it tries again.
-        let _ended = connected.and_then(|stream| match script {
-            Script::Say(text) => say(stream, text, over),
-            Script::Flood(hello, again) => flood(stream, hello, again, over),
-        });
-        thread::sleep(STEP);
-    }
+struct Connection {
+    socket: PathBuf,
+    script: Script,
+    stream: Option<UnixStream>,
+    /// What is said now, and how much of it was.
+    saying: Vec<u8>,
+    said: usize,
+    /// It connects so long after that.
+    ended: Instant,
+    wait: Duration,
 }
 
-fn say(mut stream: UnixStream, text: &[u8], over: &AtomicBool) -> std::io::Result<()> {
-    stream.write_all(text)?;
-    while !over.load(Ordering::Relaxed) {
-        // Nothing is read: only that it was hung up is of interest.
-        let mut fds = [PollFd::new(&stream, PollFlags::empty())];
-        let wait = Timespec { tv_sec: 0, tv_nsec: STEP.as_nanos() as i64 };
-        if poll(&mut fds, Some(&wait))? > 0 {
-            return Ok(());
+impl Connection {
+    fn new(socket: PathBuf, script: Script, wait: Duration) -> Self {
+        let ended = Instant::now();
+        Self { socket, script, stream: None, saying: Vec::new(), said: 0, ended, wait }
+    }
+
+    /// Does what can be done without waiting; `None`: nothing.
+    fn go_on(&mut self) -> Option<()> {
+        let gone_on = match &mut self.stream {
+            Some(stream) => Self::talk(stream, &self.script, &mut self.saying, &mut self.said),
+            None if self.ended.elapsed() < self.wait => Ok(false),
+            None => self.connect(),
+        };
+        match gone_on {
+            Ok(gone_on) => gone_on.then_some(()),
+            Err(_thrown_out) => {
+                (self.stream, self.ended, self.wait) = (None, Instant::now(), STEP);
+                None
+            }
         }
     }
-    Ok(())
+
+    fn connect(&mut self) -> std::io::Result<bool> {
+        let stream = UnixStream::connect(&self.socket)?;
+        stream.set_nonblocking(true)?;
+        let (Script::Say(first) | Script::Flood(first, _)) = &self.script;
+        (self.saying, self.said, self.stream) = (first.clone(), 0, Some(stream));
+        Ok(true)
+    }
+
+    fn talk(
+        stream: &mut UnixStream,
+        script: &Script,
+        saying: &mut Vec<u8>,
+        said: &mut usize,
+    ) -> std::io::Result<bool> {
+        let mut gone_on = false;
+        if let Script::Flood(_, again) = script {
+            if *said == saying.len() {
+                saying.clone_from(again);
+                *said = 0;
+            }
+            let mut piece = [0; 16 << 10];
+            gone_on |= done(stream.read(&mut piece))?.is_some_and(|len| len > 0);
+        } else if *said == saying.len() {
+            // Nothing is read: only that it was hung up is of interest.
+            let mut fds = [PollFd::new(&*stream, PollFlags::empty())];
+            let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
+            return match poll(&mut fds, Some(&at_once))? {
+                0 => Ok(false),
+                _ => Err(ErrorKind::ConnectionReset.into()),
+            };
+        }
+        if let Some(len) = done(stream.write(&saying[*said..]))? {
+            *said += len;
+            gone_on = true;
+        }
+        Ok(gone_on)
+    }
 }
 
-fn flood(
-    mut stream: UnixStream,
-    hello: &[u8],
-    again: &[u8],
-    over: &AtomicBool,
-) -> std::io::Result<()> {
-    let mut replies = stream.try_clone()?;
-    let reader = thread::spawn(move || {
-        let mut piece = vec![0; 256 << 10];
-        while replies.read(&mut piece).is_ok_and(|len| len > 0) {}
-    });
-    let mut said = stream.write_all(hello);
-    while said.is_ok() && !over.load(Ordering::Relaxed) {
-        said = stream.write_all(again);
+/// `None`: not now.
+fn done(result: std::io::Result<usize>) -> std::io::Result<Option<usize>> {
+    match result {
+        Ok(0) => Err(ErrorKind::UnexpectedEof.into()),
+        Ok(len) => Ok(Some(len)),
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(None),
+        Err(error) => Err(error),
     }
-    let _gone = stream.shutdown(Shutdown::Both);
-    reader.join().expect("it only reads");
-    said
 }

@@ -91,7 +91,7 @@ fn measure(site: &Site, attack: Attack, time: Duration) -> Result<Sample> {
     let seen = victim(&socket(VICTIM), time);
     attacker.end();
     daemon.stop().context("the daemon after the attack")?;
-    seen
+    Ok(seen)
 }
 
 /// Reads a disk until it is cached: a block earns its place by being used again.
@@ -105,18 +105,18 @@ fn warm(socket: &Path, name: &str) -> Result<()> {
     Ok(())
 }
 
-fn victim(socket: &Path, time: Duration) -> Result<Sample> {
+fn victim(socket: &Path, time: Duration) -> Sample {
     let (mut reads, mut connects) = (Vec::new(), Vec::new());
-    let mut offset = 0;
+    let (mut offset, mut refused_since) = (0, None);
     let began = Instant::now();
     while began.elapsed() < time {
-        let connecting = Instant::now();
+        // One that is turned away tries again: all of that is its wait.
+        let connecting = *refused_since.get_or_insert_with(Instant::now);
         let Ok(mut client) = Client::connect(socket, VICTIM) else {
             std::thread::sleep(Duration::from_millis(10));
-            // One that is turned away tries again: all of that is its wait.
-            connects.push(connecting.elapsed());
             continue;
         };
+        refused_since = None;
         connects.push(connecting.elapsed());
         let connected = Instant::now();
         while connected.elapsed() < RECONNECT_EVERY && began.elapsed() < time {
@@ -130,15 +130,15 @@ fn victim(socket: &Path, time: Duration) -> Result<Sample> {
             }
         }
     }
-    ensure!(!reads.is_empty() && !connects.is_empty(), "the victim was never let in");
+    connects.extend(refused_since.map(|since| since.elapsed()));
     reads.sort();
     let ms = |time: Duration| time.as_secs_f64() * 1e3;
-    Ok(Sample {
+    Sample {
         reads_a_second: reads.len() as f64 / began.elapsed().as_secs_f64(),
-        p99: ms(reads[(reads.len() - 1) * 99 / 100]),
-        longest_read: ms(reads[reads.len() - 1]),
+        p99: reads.get(reads.len().saturating_sub(1) * 99 / 100).copied().map_or(f64::NAN, ms),
+        longest_read: reads.last().copied().map_or(f64::NAN, ms),
         longest_connect: connects.into_iter().max().map_or(f64::NAN, ms),
-    })
+    }
 }
 
 fn table(attacks: &[Attack], samples: &[Vec<Sample>]) -> String {
