@@ -24,6 +24,7 @@ use super::qos::{Groups, VolumeQos};
 use super::recordings::Recordings;
 use super::renewal::Renewal;
 use super::requests::Overdue;
+use super::state_folder::{StateFolder, warn_of_one_disk};
 use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
@@ -69,6 +70,7 @@ impl Plane {
         }
         let ledger = Ledger::open(&config.cache.state_dir, &options)
             .map_err(|error| disks::state_error(&error))?;
+        warn_of_one_disk(&config.cache.device, &config.cache.state_dir);
         let last = ledger.with(|state| state.cache_elsewhere(&config.cache.device));
         let cache = match opened {
             Ok(cache) => {
@@ -131,11 +133,10 @@ impl Plane {
         let port = open_port(io)?;
         sharpen_timers();
         let (commands, messages) = super::message_queue(port.waker());
-        let background = Background::new(port.waker());
-        let heard = Inbox::new(port.waker());
         let clients = ClientLimits::of(&config.cache);
-        let front = Front::new(port.waker(), clients);
+        let (heard, front) = (Inbox::new(port.waker()), Front::new(port.waker(), clients));
         let clock = Clock::start();
+        let background = Background::new(port.waker(), clock);
         let feeds = config
             .manager
             .as_ref()
@@ -164,6 +165,7 @@ impl Plane {
             awaited: Slab::new(),
             replies: Vec::new(),
             ledger,
+            state_folder: StateFolder::default(),
             proofs: PendingProofs::new(Mutants::default()),
             background,
             opening: Vec::new(),
@@ -301,6 +303,7 @@ impl Plane {
             let hint = "volumes that move are served by the first: give it an address of its own";
             return Err(StartError::new(StartErrorKind::AddressInUse, subject(), message, hint));
         }
+        let thread = self.thread_for(&config)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
             let message = format!("no random numbers: {error}");
             StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
@@ -316,7 +319,6 @@ impl Plane {
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
         let key = self.volumes.vacant_key();
         self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
-        let thread = self.thread_for(&config);
         if let Err(error) = self.listen_at(thread, &config, key, &io) {
             self.remove_exports_at(thread, key);
             self.crew.uninstall(&mut self.lane, key);
@@ -494,6 +496,7 @@ fn engine_config(config: &StartConfig, shards: usize) -> Config {
         eviction: config.cache.eviction.into(),
         endurance: config.cache.endurance,
         crash_safe: config.cache.crash_safe,
+        heartbeats_apart: true,
         probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
         ..Config::default()
     }
