@@ -92,7 +92,11 @@ mod tests {
         assert!(eldest.pass_over(at(12)));
         assert!(!eldest.steps_back('a'));
         eldest.waits('a', at(12));
-        assert_eq!(eldest.rank('a'), Rank::Free, "it had its turn, and waited for something else since");
+        assert_eq!(
+            eldest.rank('a'),
+            Rank::Free,
+            "it had its turn, and waited for something else since"
+        );
         eldest.waits('b', at(12));
         assert_eq!((eldest.rank('a'), eldest.rank('b')), (Rank::Behind, Rank::Eldest));
         assert!(eldest.steps_back('b') && !eldest.steps_back('b'));

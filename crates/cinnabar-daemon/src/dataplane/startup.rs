@@ -70,11 +70,12 @@ impl Plane {
         }
         let ledger = Ledger::open(&config.cache.state_dir, &options)
             .map_err(|error| disks::state_error(&error))?;
-        warn_of_one_disk(&config.cache.device, &config.cache.state_dir);
         let last = ledger.with(|state| state.cache_elsewhere(&config.cache.device));
         let cache = match opened {
             Ok(cache) => {
                 device::warn_of_another(&cache.0, last.as_deref());
+                // Of one that does not answer it can't be said.
+                warn_of_one_disk(&config.cache.device, &config.cache.state_dir);
                 Ok(cache)
             }
             Err(error) => {
@@ -141,6 +142,7 @@ impl Plane {
             .manager
             .as_ref()
             .map(|manager| taps(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
+        let groups = config.qos_groups.iter().map(|group| (group.name.clone(), group.depth));
         let threads = threads.max(1);
         let mut workers = started(threads, loaders(threads, shards), |number| {
             let times = (device_timeout, poll_max);
@@ -157,9 +159,7 @@ impl Plane {
             cache: Cache::none(config.cache.device.clone(), device_timeout),
             replacing: None,
             volumes: Slab::new(),
-            groups: Groups::new(
-                config.qos_groups.iter().map(|group| (group.name.clone(), group.depth)),
-            ),
+            groups: Groups::new(groups),
             order: Vec::new(),
             requests: Slab::new(),
             awaited: Slab::new(),

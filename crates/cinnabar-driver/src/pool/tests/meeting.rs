@@ -133,7 +133,9 @@ fn a_question_left_in_the_last_moment_is_answered() {
 fn questions_to_a_shard_that_threads_fight_for_wait_for_a_batch() {
     const RUNNERS: usize = 3;
     const QUESTIONS: u64 = 2000;
-    struct Counting<'a>(Doors, &'a AtomicU64);
+    // Enough that there is always more to do, and not more than memory has room for.
+    const UNDER_WAY: u64 = 64;
+    struct Counting<'a>(Doors, &'a AtomicU64, &'a AtomicU64);
     impl ShardIo<NoData> for Counting<'_> {
         type Volume = usize;
         fn applied(&mut self) {
@@ -146,16 +148,20 @@ fn questions_to_a_shard_that_threads_fight_for_wait_for_a_batch() {
             self.0.start_on_backend(shard, id, volume, op);
         }
         fn reply(&mut self, shard: u32, reply: Reply<NoData>) {
+            self.2.fetch_sub(1, SeqCst);
             self.0.reply(shard, reply);
         }
     }
     let (pool, volume) = pool(RUNNERS);
     let (stop, batches) = (AtomicBool::new(false), std::sync::Arc::new(AtomicU64::new(0)));
+    let under_way = AtomicU64::new(0);
     let work = |thread: usize| {
-        let (mut doors, mut events) = (Counting(Doors::default(), &batches), Vec::new());
+        let (mut doors, mut events) =
+            (Counting(Doors::default(), &batches, &under_way), Vec::new());
         let (mut number, mut again) = (thread as u64 * 1_000_000_000, false);
         while !stop.load(Relaxed) || again || !events.is_empty() {
-            if !stop.load(Relaxed) {
+            if !stop.load(Relaxed) && under_way.load(SeqCst) < UNDER_WAY {
+                under_way.fetch_add(1, SeqCst);
                 number += 1;
                 events.push(read(number, volume));
             }
