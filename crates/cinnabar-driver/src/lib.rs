@@ -10,12 +10,14 @@
 //! * [`clone_map`]: which objects of a clone are its own, and which reads its parent answers.
 //! * [`device_life`]: the cache device: opening, loss, replacement, letting go.
 //! * [`door`]: where back-end I/O waits for its turn among the volumes of a group.
+//! * [`health_news`]: how a shard is, as several threads tell it.
 //! * [`held`]: completions that are delivered later.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
 //! * [`lost_ranges`]: what a restarted server may have lost, until it is dropped from the cache.
 //! * [`ownership`]: which of two hosts serves a volume that moves.
 //! * [`pending_proofs`]: change proofs and generations asked for, and what can be done together.
 //! * [`silence`]: how long something has shown no sign, without the time in which nobody looked.
+//! * [`slow_work`]: work that may block: what of it may begin now.
 //! * [`volume_life`]: a volume from its attach to its end: commands in their order, I/O under way.
 //! * [`write_mode`]: how a volume comes to the write log and leaves it.
 
@@ -25,6 +27,7 @@ pub mod change_proof;
 pub mod clone_map;
 pub mod device_life;
 pub mod door;
+pub mod health_news;
 pub mod held;
 pub mod io_count;
 pub mod io_tracker;
@@ -35,6 +38,7 @@ pub mod pool;
 pub mod returning;
 pub mod shard;
 pub mod silence;
+pub mod slow_work;
 mod volume_end;
 pub mod volume_life;
 mod warmth;
@@ -51,6 +55,7 @@ pub use pending_proofs::PendingProofs;
 pub use pool::ShardPool;
 pub use shard::{Binding, Shard, ShardIo};
 pub use silence::Silence;
+pub use slow_work::SlowWork;
 pub use volume_end::{EndError, EndStep};
 pub use volume_life::{Phase, VolumeLife};
 pub use write_mode::WriteMode;

@@ -21,6 +21,8 @@ pub struct PendingProofs<V, I> {
     waiting: Vec<(I, GenerationHeld)>,
     /// I/Os of the write under way, if there is one.
     writing: Option<Vec<I>>,
+    /// That one takes too long.
+    overdue: bool,
     mutants: Mutants,
 }
 
@@ -49,7 +51,7 @@ pub struct ProofEnded<I> {
 impl<V: Copy + PartialEq, I> PendingProofs<V, I> {
     /// None asked for; the mutants are those of tests.
     pub const fn new(mutants: Mutants) -> Self {
-        Self { proofs: Vec::new(), waiting: Vec::new(), writing: None, mutants }
+        Self { proofs: Vec::new(), waiting: Vec::new(), writing: None, overdue: false, mutants }
     }
 
     /// An I/O asks for a proof of a volume. True: it is to begin now.
@@ -87,8 +89,12 @@ impl<V: Copy + PartialEq, I> PendingProofs<V, I> {
 
     /// An I/O asks for a new generation of a volume, if it is still `held`. Gives what is to be
     /// written now, all together; `None`: a write is under way, and the next one has it.
+    ///
+    /// # Panics
+    /// If the write under way is overdue: what is asked for meanwhile has failed.
     #[must_use]
     pub fn raise(&mut self, io: I, volume: String, held: u64) -> Option<Vec<GenerationHeld>> {
+        assert!(!self.overdue, "nothing waits for what does not answer");
         self.waiting.push((io, (volume, held)));
         self.next_write()
     }
@@ -100,7 +106,23 @@ impl<V: Copy + PartialEq, I> PendingProofs<V, I> {
     /// If none was under way.
     pub fn raised(&mut self) -> (Vec<I>, Option<Vec<GenerationHeld>>) {
         let ios = self.writing.take().expect("a write ends once");
+        self.overdue = false;
         (ios, self.next_write())
+    }
+
+    /// The write under way takes too long: gives all I/Os that wait for it, or for the one that would
+    /// have been next. They have failed. Its volumes may have new generations all the same; they are
+    /// given when they are asked for again.
+    pub fn write_is_overdue(&mut self) -> Vec<I> {
+        let Some(writing) = &mut self.writing else { return Vec::new() };
+        self.overdue = true;
+        let waiting = self.waiting.drain(..).map(|(io, _)| io);
+        std::mem::take(writing).into_iter().chain(waiting).collect()
+    }
+
+    /// Whether the write under way is overdue.
+    pub const fn is_overdue(&self) -> bool {
+        self.overdue
     }
 
     fn next_write(&mut self) -> Option<Vec<GenerationHeld>> {
@@ -151,5 +173,19 @@ mod tests {
         assert_eq!(pending.raise(3, "c".into(), 3), None);
         assert_eq!(pending.raised(), (vec![1], Some(vec![held("b"), held("c")])));
         assert_eq!(pending.raised(), (vec![2, 3], None));
+    }
+
+    #[test]
+    fn nothing_waits_for_a_write_that_is_overdue() {
+        let mut pending = new(Mutants::default());
+        assert_eq!(pending.write_is_overdue(), [], "there is none");
+        let held = |name: &str| (name.to_owned(), 3);
+        assert_eq!(pending.raise(1, "a".into(), 3), Some(vec![held("a")]));
+        assert_eq!(pending.raise(2, "b".into(), 3), None);
+        assert_eq!(pending.write_is_overdue(), [1, 2]);
+        assert!(pending.is_overdue());
+        assert_eq!(pending.raised(), (vec![], None), "it ends after all");
+        assert!(!pending.is_overdue());
+        assert_eq!(pending.raise(3, "b".into(), 3), Some(vec![held("b")]));
     }
 }

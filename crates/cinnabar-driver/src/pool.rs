@@ -3,7 +3,8 @@
 //! The thread where a request or a completion arrives runs its shard itself. Each shard stands behind
 //! a lock that is only ever *tried*: a thread that finds it taken leaves its events in the shard's
 //! inbox, and the holder takes them before it lets go, and looks again after it has let go. So no
-//! event is lost, and no thread waits for another.
+//! event is lost, and no thread waits for another. Questions are left in the same way, and a
+//! shard that is let go of keeps no event for itself.
 //!
 //! A shard's wake-ups belong to one thread, its home. When a shard that is run elsewhere wants to be
 //! woken earlier than its home knows, the home is told ([`ShardIo::tell_home`]).
@@ -13,14 +14,18 @@
 
 #![expect(clippy::disallowed_types, reason = "its locks are tried, or held for a list's append")]
 
+mod questions;
+
+use crate::health_news::HealthNews;
 use crate::shard::{Binding, Shard, ShardIo};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Engine, Event, Payload};
+use questions::Questions;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError};
+use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
 
 /// Batches that a holder takes before it goes back to its other work. What is left is its own to
 /// take, at its next turn.
@@ -64,6 +69,7 @@ struct Seat<P, V> {
     inbox: Mutex<Vec<Left<P, V>>>,
     /// There may be something in the inbox.
     filled: AtomicBool,
+    questions: Questions<Shard<P, V>>,
     /// When the engine wants to be woken, as of the last run.
     wake: AtomicU64,
     /// Its index has not been loaded yet: a loader may be its home.
@@ -72,8 +78,9 @@ struct Seat<P, V> {
 
 struct Held<P, V> {
     shard: Shard<P, V>,
-    /// As last told.
+    /// As last told, and how often it was.
     health: Option<Health>,
+    told: u64,
 }
 
 impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
@@ -84,9 +91,10 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
     pub fn new(engines: Vec<Engine<P>>, threads: usize, mutants: Mutants) -> Self {
         assert!(threads > 0, "a thread runs the shards");
         let seat = |(number, engine)| Seat {
-            held: Mutex::new(Held { shard: Shard::new(number, engine, mutants), health: None }),
+            held: Mutex::new(Held::new(Shard::new(number, engine, mutants))),
             inbox: Mutex::new(Vec::new()),
             filled: AtomicBool::new(false),
+            questions: Questions::new(),
             wake: AtomicU64::new(NEVER),
             loads: AtomicBool::new(false),
         };
@@ -165,7 +173,8 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
         io: &mut impl ShardIo<P, Volume = V>,
     ) -> Ran {
         let seat = &self.seats[shard as usize];
-        for _ in 0..BATCHES_MAX {
+        let mut batches = BATCHES_MAX;
+        loop {
             let Some(mut held) = seat.hold().or_else(|| {
                 if !events.is_empty() {
                     self.leave(shard, events, None);
@@ -176,13 +185,14 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
             }) else {
                 return Ran::Taken;
             };
-            let all = seat.turn(&mut held, now, events, io);
+            let all = seat.turn(&mut held, now, events, io, (&mut batches, self.mutants));
             self.publish(seat, &held, shard, thread, io);
             io.letting_go(shard);
             drop(held);
             // What was left between the last look and now: a thread that has found the lock taken
             // has filled the inbox before.
             fence(SeqCst);
+            seat.look_at_questions(self.mutants);
             if !all {
                 return Ran::More;
             }
@@ -190,7 +200,6 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
                 return Ran::Done;
             }
         }
-        Ran::More
     }
 
     /// Lets others know when the shard wants to be woken, and that it is loaded.
@@ -218,27 +227,73 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
             io.tell_home(shard, home, Instant(wake));
         }
     }
+}
 
-    /// Asks a shard something. Tries until it is free, which takes as long as a batch. The caller has
-    /// the shard run afterwards if something was left for it ([`is_filled`](Self::is_filled)).
-    pub fn ask<T>(&self, shard: u32, question: impl FnOnce(&Shard<P, V>) -> T) -> T {
-        let seat = &self.seats[shard as usize];
-        let held = loop {
-            match seat.hold() {
-                Some(held) => break held,
-                None => std::thread::yield_now(),
-            }
-        };
-        answer(held, question)
+impl<P: Payload + 'static, V: Copy + PartialEq + 'static> ShardPool<P, V> {
+    /// Asks a shard something, and waits for the answer: for the end of a batch, if a thread runs it. The
+    /// caller has the shard run afterwards if something was left for it
+    /// ([`is_filled`](Self::is_filled)).
+    ///
+    /// # Panics
+    /// If the thread that runs the shard has panicked, which ends the process.
+    pub fn ask<T: Send + 'static>(
+        &self,
+        shard: u32,
+        question: impl FnOnce(&Shard<P, V>) -> T + Send + 'static,
+    ) -> T {
+        self.ask_later(shard, question).recv().expect("a holder answers what was left")
     }
 
-    /// The same, unless another thread runs the shard at the moment.
+    /// The same without waiting: the answer is there when this returns or, if a thread runs the shard,
+    /// before that begins its next batch.
+    pub fn ask_later<T: Send + 'static>(
+        &self,
+        shard: u32,
+        question: impl FnOnce(&Shard<P, V>) -> T + Send + 'static,
+    ) -> mpsc::Receiver<T> {
+        let seat = &self.seats[shard as usize];
+        let (answer, answered) = mpsc::sync_channel(1);
+        // Who does not wait any more has no use for it.
+        let question = move |shard: &Shard<P, V>| drop(answer.send(question(shard)));
+        match seat.hold() {
+            Some(held) => {
+                question(&held.shard);
+                drop(held);
+            }
+            None => seat.questions.leave(Box::new(question)),
+        }
+        fence(SeqCst);
+        seat.look_at_questions(self.mutants);
+        answered
+    }
+}
+
+impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
+    /// Asks a shard something, unless another thread runs it at the moment.
     pub fn try_ask<T>(&self, shard: u32, question: impl FnOnce(&Shard<P, V>) -> T) -> Option<T> {
-        self.seats[shard as usize].hold().map(|held| answer(held, question))
+        let seat = &self.seats[shard as usize];
+        let held = seat.hold()?;
+        let answer = question(&held.shard);
+        drop(held);
+        fence(SeqCst);
+        seat.look_at_questions(self.mutants);
+        Some(answer)
     }
 }
 
 impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
+    /// The caller has let go of the shard, and a fence stands behind that: a question that was left
+    /// before is seen here, or its asker finds the shard free.
+    fn look_at_questions(&self, mutants: Mutants) {
+        while self.questions.is_asked() && !mutants.is(Mutant::QuestionNotLookedAtAgain) {
+            // Another holder looks, too.
+            let Some(held) = self.hold() else { return };
+            self.questions.answer(&held.shard);
+            drop(held);
+            fence(SeqCst);
+        }
+    }
+
     /// The shard, unless another thread has it.
     fn hold(&self) -> Option<MutexGuard<'_, Held<P, V>>> {
         match self.held.try_lock() {
@@ -254,18 +309,20 @@ impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lets the engine take what there is; false if there was too much for one turn.
+    /// Lets the engine take what there is; false if there was too much for so many batches.
     fn turn(
         &self,
         held: &mut Held<P, V>,
         now: Instant,
         events: &mut Vec<Event<P>>,
         io: &mut impl ShardIo<P, Volume = V>,
+        (batches, mutants): (&mut u32, Mutants),
     ) -> bool {
-        let Held { shard, health } = held;
+        let shard = &mut held.shard;
         let mut all = false;
         shard.look_at_time(now);
-        for _ in 0..BATCHES_MAX {
+        while *batches > 0 {
+            self.questions.answer(shard);
             // What was left came before what this thread brings.
             if self.filled.load(Relaxed) && self.filled.swap(false, Acquire) {
                 for left in std::mem::take(&mut *self.inbox()) {
@@ -287,27 +344,48 @@ impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
                 all = true;
                 break;
             }
+            *batches -= 1;
             shard.apply(now, io);
         }
-        let now = shard.engine.health();
-        let progress = |health| matches!(health, Health::Loading { .. });
-        if health.is_none_or(|told| told != now && !(progress(told) && progress(now))) {
-            *health = Some(now);
-            io.health(shard.number, now);
+        if !all && !mutants.is(Mutant::RestKeptInShard) {
+            self.leave_rest(shard);
         }
+        held.tell_health(io);
         all
+    }
+
+    /// What a turn has left over is for whoever runs the shard next, who may be another thread: it goes to
+    /// the inbox, before what came in meanwhile.
+    fn leave_rest(&self, shard: &mut Shard<P, V>) {
+        if !shard.events.is_empty() {
+            self.inbox().splice(0..0, shard.events.drain(..).map(Left::Event));
+            self.filled.store(true, Release);
+        }
     }
 }
 
-/// Asks a shard something, and lets go of it.
-fn answer<P: Payload, V: Copy + PartialEq, T>(
-    held: MutexGuard<'_, Held<P, V>>,
-    question: impl FnOnce(&Shard<P, V>) -> T,
-) -> T {
-    let answer = question(&held.shard);
-    drop(held);
-    fence(SeqCst);
-    answer
+impl<P: Payload, V: Copy + PartialEq> Held<P, V> {
+    const fn new(shard: Shard<P, V>) -> Self {
+        Self { shard, health: None, told: 0 }
+    }
+
+    /// Tells how the shard is, if that has changed.
+    fn tell_health(&mut self, io: &mut impl ShardIo<P, Volume = V>) {
+        let health = self.shard.engine.health();
+        if self
+            .health
+            .is_none_or(|told| told != health && !(is_loading(told) && is_loading(health)))
+        {
+            self.health = Some(health);
+            self.told += 1;
+            io.health(self.shard.number, HealthNews { number: self.told, health });
+        }
+    }
+}
+
+/// Progress is not told.
+const fn is_loading(health: Health) -> bool {
+    matches!(health, Health::Loading { .. })
 }
 
 /// Whether a shard is being opened or loaded.

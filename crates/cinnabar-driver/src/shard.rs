@@ -4,8 +4,8 @@
 //! known when every shard has answered the attach, or when one of them has refused it; until then the
 //! engine's I/O to that volume waits here.
 
+use crate::health_news::HealthNews;
 use crate::lost_ranges::bounded;
-use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{
@@ -37,8 +37,9 @@ pub trait ShardIo<P> {
     /// A shard that is run away from its home wants to be woken earlier than that thread knows.
     fn tell_home(&mut self, _shard: u32, _home: usize, _at: Instant) {}
 
-    /// How the engine is has changed; progress while it loads is not told.
-    fn health(&mut self, _shard: u32, _health: Health) {}
+    /// How the engine is has changed; progress while it loads is not told. Threads that run the shard in
+    /// turn may be heard in another order: [`KnownHealth`](crate::health_news::KnownHealth).
+    fn health(&mut self, _shard: u32, _news: HealthNews) {}
 
     /// All events are taken; the shard is about to be let go of.
     fn letting_go(&mut self, _shard: u32) {}

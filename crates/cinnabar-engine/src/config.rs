@@ -143,6 +143,9 @@ pub struct Config {
     /// How often a volume that is being written has its backend flushed and its proof recorded,
     /// and the device what it was given, in ns. Design.md's "period".
     pub heartbeat_ns: u64,
+    /// Each volume has a moment of the period of its own, by its name: hundreds of volumes that are
+    /// attached at once are not all flushed at once, each period. The shards of a volume share it.
+    pub heartbeats_apart: bool,
     /// Sizes of steps, batches and tables.
     pub bounds: Bounds,
     /// Deliberate bugs, for tests.
@@ -171,6 +174,7 @@ impl Default for Config {
             chunk_age_ns_max: 1_000_000_000,
             crash_safe: true,
             heartbeat_ns: 1_000_000_000,
+            heartbeats_apart: false,
             bounds: Bounds::default(),
             mutants: Mutants::default(),
         }

@@ -173,10 +173,18 @@ mutants! {
     WakeForgotten,
     /// Driver: what is left for a shard in the moment before it is let go of stays in its inbox.
     InboxNotLookedAtAgain,
+    /// Driver: a question that is left for a shard in the moment before it is let go of is not answered.
+    QuestionNotLookedAtAgain,
+    /// Driver: what is left over of a turn stays in the shard, where only who has it knows of it.
+    RestKeptInShard,
+    /// Driver: what is heard last of a shard's health counts, be it older than what is known.
+    OldHealthHeard,
     /// Driver: the home of a shard is not told of a wake-up that a run elsewhere has set.
     WakeNotPassedOn,
     /// A shard changes its home when it is loaded, and the new home is not told of its wake-up.
     NewHomeNotTold,
+    /// Driver: work that may block is done by the data thread where no thread can be had.
+    SlowWorkOnDataThread,
     /// Driver: a volume whose last flush failed is proved and sealed all the same.
     LastFlushIgnored,
     /// Driver: a volume's backend is let go of while I/O of it is under way.

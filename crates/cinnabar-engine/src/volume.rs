@@ -41,8 +41,8 @@ pub(crate) struct Covers {
 /// The regular question for a volume's proof.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Beat {
-    /// When it was asked last.
-    pub(crate) last: Option<crate::units::Instant>,
+    /// When it is asked next at the earliest; at once if it never was.
+    pub(crate) next: Option<crate::units::Instant>,
     pub(crate) in_flight: bool,
     /// Something was written since.
     pub(crate) due: bool,

@@ -64,6 +64,12 @@ impl<T: Copy + PartialEq> Eldest<T> {
         false
     }
 
+    /// This one waits for room in its own limits now, which may never come. True if it was the eldest. One that
+    /// was passed over stays so.
+    pub(crate) fn steps_back(&mut self, one: T) -> bool {
+        self.current.take_if(|(eldest, _)| *eldest == one).is_some()
+    }
+
     /// Those that are meant do not wait any more. True if one of them was the eldest.
     pub(crate) fn ends(&mut self, is_meant: impl Fn(T) -> bool) -> bool {
         self.passed_over.retain(|(passed, _)| !is_meant(*passed));
@@ -84,11 +90,16 @@ mod tests {
         assert_eq!((eldest.rank('a'), eldest.rank('b')), (Rank::Eldest, Rank::Behind));
         assert!(!eldest.pass_over(at(11)));
         assert!(eldest.pass_over(at(12)));
+        assert!(!eldest.steps_back('a'));
         eldest.waits('a', at(12));
-        assert_eq!(eldest.rank('a'), Rank::Free, "it had its turn");
+        assert_eq!(
+            eldest.rank('a'),
+            Rank::Free,
+            "it had its turn, and waited for something else since"
+        );
         eldest.waits('b', at(12));
         assert_eq!((eldest.rank('a'), eldest.rank('b')), (Rank::Behind, Rank::Eldest));
-        assert!(eldest.ends(|one| one == 'b') && !eldest.ends(|one| one == 'b'));
+        assert!(eldest.steps_back('b') && !eldest.steps_back('b'));
         eldest.waits('a', at(71));
         assert_eq!(eldest.rank('b'), Rank::Free);
         eldest.waits('a', at(72));

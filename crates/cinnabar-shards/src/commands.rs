@@ -18,8 +18,6 @@ pub(super) struct CommandJoin {
     what: What,
     outstanding: u32,
     failure: Option<Failure>,
-    /// Shards that have answered, where more than one answer comes.
-    answered: Vec<u32>,
     /// A shard could not go back to the size that it had.
     uneven: bool,
     /// Shards that know nothing of the volume to be forgotten.
@@ -90,7 +88,6 @@ impl<P: Payload> Router<P> {
             id,
             what,
             outstanding: 0,
-            answered: Vec::new(),
             uneven: false,
             failure: None,
             unknown: 0,
@@ -198,28 +195,26 @@ impl<P: Payload> Router<P> {
         command: Command,
         to: &mut impl FnMut(Routed<P>),
     ) {
+        let shards = self.map.shards();
         let Join::Command(join) = &mut self.joins[key] else { unreachable!("a command") };
         join.outstanding += 1;
-        to(Routed { shard, event: Event::Control(id_of(key, shard as usize), command) });
+        // A way back may be answered before the way there, as far as is heard.
+        let part = if join.what == What::ResizeBack { shards + shard } else { shard };
+        to(Routed { shard, event: Event::Control(id_of(key, part as usize), command) });
     }
 
-    /// A shard has answered a command.
+    /// A shard has answered a command, or the part of it with this number.
     pub(super) fn command_part_done(
         &mut self,
         key: usize,
-        shard: u32,
+        (shard, part): (u32, usize),
         result: Result<Answer<P>, Failure>,
         to: &mut impl FnMut(Routed<P>),
     ) -> Option<Reply<P>> {
+        let is_second = part >= self.map.shards() as usize;
         let Join::Command(join) = &mut self.joins[key] else { unreachable!("a command") };
         assert!(join.outstanding > 0, "an answer to a command that was sent");
         join.outstanding -= 1;
-        let resizes = matches!(join.what, What::Resize { .. } | What::ResizeBack);
-        // A shard answers first what it was asked first.
-        let is_second = resizes && join.answered.contains(&shard);
-        if resizes && !is_second {
-            join.answered.push(shard);
-        }
         match (result, join.what) {
             (Ok(Answer::Attached { volume, warmth }), What::Attach(outer)) => {
                 join.warmth = Some(join.warmth.map_or(warmth, |so_far| both_warm(so_far, warmth)));

@@ -18,11 +18,12 @@ use slab::Slab;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 
-/// Lower bits of a shard's request ids: which part it is, or which shard's command.
+/// Lower bits of a shard's request ids: which part it is, or which shard's command, and whether that is
+/// its second one.
 const PART_BITS: u32 = 16;
 // A read or write has no more parts than blocks.
 const _: () = assert!(DATA_BLOCKS_MAX < 1 << PART_BITS);
-const _: () = assert!(Geometry::SHARDS_MAX < 1 << PART_BITS);
+const _: () = assert!(2 * Geometry::SHARDS_MAX < 1 << PART_BITS);
 
 /// A volume as the shards know it.
 pub(super) struct RoutedVolume<P> {
@@ -266,7 +267,7 @@ impl<P: Payload> Router<P> {
         let (key, part) = taken_apart(reply.id);
         match self.joins.get_mut(key).expect("a reply to something under way") {
             Join::Request(_) => self.request_part_done(key, part, reply.result, to),
-            Join::Command(_) => self.command_part_done(key, shard, reply.result, to),
+            Join::Command(_) => self.command_part_done(key, (shard, part), reply.result, to),
         }
     }
 }

@@ -123,7 +123,19 @@ impl Rig {
         shard: u32,
         result: Result<Answer<Blocks>, Failure>,
     ) -> Option<Reply<Blocks>> {
-        let at = self.asked.iter().position(|routed| routed.shard == shard).expect("was asked");
+        self.reply_to(0, shard, result)
+    }
+
+    /// The same for the thing that it was asked after so many others that it has not answered.
+    fn reply_to(
+        &mut self,
+        nth: usize,
+        shard: u32,
+        result: Result<Answer<Blocks>, Failure>,
+    ) -> Option<Reply<Blocks>> {
+        let of_shard =
+            |(at, routed): (usize, &Routed<Blocks>)| (routed.shard == shard).then_some(at);
+        let at = self.asked.iter().enumerate().filter_map(of_shard).nth(nth).expect("was asked");
         let id = match self.asked.remove(at).event {
             Event::Submit(request) => request.id,
             Event::Control(id, _) => id,
@@ -368,6 +380,23 @@ fn a_shard_that_can_not_go_back_is_told_of_until_the_next_resize() {
         rig.answer(shard, Ok(Answer::Done));
     }
     assert!(!rig.router.is_uneven());
+}
+
+/// Two threads have run the shard one after the other, and are heard the other way round.
+#[test]
+fn a_way_back_that_is_heard_of_first_is_not_taken_for_the_way_there() {
+    let mut rig = Rig::new(Mutants::default());
+    assert!(rig.control(3, &Command::Resize { segments: 20, otherwise: 40 }).is_none());
+    assert!(rig.answer(1, Err(Failure::Limit)).is_none());
+    assert_eq!(resized(&rig), [(0, 20), (2, 20), (0, 40), (1, 40), (2, 40)]);
+    let no_room = Err(Failure::Io(IoError::NoSpace));
+    assert!(rig.reply_to(1, 0, no_room).is_none(), "its way back");
+    assert!(rig.answer(0, Ok(Answer::Done)).is_none(), "it had become small");
+    assert!(rig.reply_to(1, 2, Ok(Answer::Done)).is_none());
+    assert!(rig.answer(2, Err(Failure::Interrupted)).is_none(), "by its way back");
+    let answer = rig.answer(1, Ok(Answer::Done)).expect("all have answered");
+    assert_eq!(answer.err(), Some(Failure::Limit));
+    assert!(rig.router.is_uneven());
 }
 
 #[test]

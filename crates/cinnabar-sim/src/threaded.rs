@@ -4,9 +4,11 @@
 //! Router and pool are the production ones; the doors are the simulator's. The threads are simulated,
 //! one at a time. So that they meet, some of a shard's events come from another thread while the shard
 //! is being run: its attempt to run the shard finds the lock taken. And a shard is often run away from
-//! its home, which knows of its wake-ups what it was told.
+//! its home, which knows of its wake-ups what it was told. What a thread says of a shard's health may be
+//! heard behind what another one says later.
 
 use crate::machine::{Kept, Machine, kept_of};
+use cinnabar_driver::health_news::{HealthNews, KnownHealth};
 use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
@@ -30,7 +32,27 @@ struct Desk<P> {
     /// When its home wakes it, as far as that knows.
     wake: Option<Instant>,
     /// How it is, as last told.
-    health: Health,
+    health: KnownHealth,
+    /// What a thread has told that is not heard yet, as its turn is a long one.
+    late: Option<HealthNews>,
+}
+
+impl<P> Desk<P> {
+    /// A thread's turn is over: what it has told is heard, or will be behind what is told next.
+    fn hear_of(&mut self, news: HealthNews, dice: u64) {
+        if self.late.is_none() && dice.is_multiple_of(2) {
+            self.late = Some(news);
+            return;
+        }
+        self.health.hear(news);
+        self.hear_late();
+    }
+
+    fn hear_late(&mut self) {
+        if let Some(news) = self.late.take() {
+            self.health.hear(news);
+        }
+    }
 }
 
 /// The doors of a shard: what goes through them is done by the simulator.
@@ -39,7 +61,7 @@ struct Doors<'a, P> {
     now: Instant,
     actions: &'a mut Vec<Action<P>>,
     said: &'a mut Vec<Reply<P>>,
-    health: &'a mut Health,
+    news: Vec<HealthNews>,
     /// The home is told of an earlier wake-up.
     told: Option<Instant>,
     /// What another thread has for the shard: it comes when the engine has taken its batch,
@@ -81,8 +103,8 @@ impl<P: Payload> ShardIo<P> for Doors<'_, P> {
         self.told = Some(at);
     }
 
-    fn health(&mut self, _: u32, health: Health) {
-        *self.health = health;
+    fn health(&mut self, _: u32, news: HealthNews) {
+        self.news.push(news);
     }
 
     fn letting_go(&mut self, shard: u32) {
@@ -119,6 +141,8 @@ pub struct Threaded<P> {
     losses: Losses,
     /// Runs so far: decides how the threads of the next one meet.
     runs: u64,
+    /// Batches of events so far: decides when news is heard.
+    routed: u64,
 }
 
 impl<P: Payload> Threaded<P> {
@@ -135,20 +159,27 @@ impl<P: Payload> Threaded<P> {
             again: false,
             said: Vec::new(),
             wake: None,
-            health: Health::Opening,
+            health: KnownHealth::new(Health::Opening, config.mutants),
+            late: None,
         };
         let desks = engines.iter().map(desk).collect();
         // While they are being loaded, each shard has a thread of its own.
         let (threads, loaders) = (engines.len().div_ceil(2), engines.len() / 2);
         let losses = Losses::new(&map);
         let pool = ShardPool::new(engines, threads, config.mutants).with_loaders(loaders);
-        Self { router: Router::new(map, &config), pool, desks, losses, runs: 0 }
+        Self { router: Router::new(map, &config), pool, desks, losses, runs: 0, routed: 0 }
     }
 
     /// What each engine says.
     fn ask<T>(&self, question: impl Fn(&Engine<P>) -> T) -> Vec<T> {
         let shards = 0..self.pool.shards();
-        shards.map(|shard| self.pool.ask(shard, |shard| question(&shard.engine))).collect()
+        shards.map(|shard| self.ask_one(shard, &question)).collect()
+    }
+
+    /// What one of them says.
+    fn ask_one<T>(&self, shard: u32, question: impl FnOnce(&Engine<P>) -> T) -> T {
+        let answer = self.pool.try_ask(shard, |shard| question(&shard.engine));
+        answer.expect("nobody runs it at the moment")
     }
 
     /// The homes wake the shards whose time has come; the others' is asked for again.
@@ -166,7 +197,8 @@ impl<P: Payload> Threaded<P> {
     /// Some thread runs a shard.
     fn run(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
         let Self { pool, desks, runs, .. } = self;
-        let Desk { events, again, said, wake, health } = &mut desks[shard as usize];
+        let desk = &mut desks[shard as usize];
+        let Desk { events, again, said, wake, .. } = desk;
         *runs += 1;
         let dice = mixed(*runs);
         // A wake-up is a matter of the home, whichever thread brings events.
@@ -181,9 +213,10 @@ impl<P: Payload> Threaded<P> {
         let at_end = cut(events, dice >> 8);
         let during = cut(events, dice >> 32);
         *again = false;
-        let mut doors = Doors { pool, now, actions, said, health, told: None, during, at_end };
+        let news = Vec::new();
+        let mut doors = Doors { pool, now, actions, said, news, told: None, during, at_end };
         let ran = pool.run(shard, thread, now, events, &mut doors);
-        let told = doors.told;
+        let Doors { told, news, .. } = doors;
         *again = ran == Ran::More;
         // A home goes by what the pool says when it looks, others have it look.
         let known = if pool.home(shard) == thread { pool.wake(shard) } else { told };
@@ -191,11 +224,14 @@ impl<P: Payload> Threaded<P> {
         let before = wake.filter(|_| pool.home(shard) == at_home);
         *wake = before.into_iter().chain(known).min();
         actions.extend(known.map(Action::WakeAt));
+        for (at, news) in (16..).zip(news) {
+            desk.hear_of(news, dice >> at);
+        }
     }
 
     /// What one shard can't record on the device, no shard may rely on.
     fn share_loss(&mut self) {
-        for shard in self.losses.notice(self.desks.iter().map(|desk| desk.health)) {
+        for shard in self.losses.notice(self.desks.iter().map(|desk| desk.health.health())) {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
             self.desks[shard as usize].events.push(event);
         }
@@ -249,14 +285,14 @@ impl<P: Payload> Machine<P> for Threaded<P> {
 
     fn settled_blocks(&self, names: &[VolumeId]) -> Vec<(u64, u64)> {
         let of = |(shard, name): (u32, &VolumeId)| {
-            self.pool.ask(shard, |shard| shard.engine.settled_blocks(*name))
+            self.ask_one(shard, |engine| engine.settled_blocks(*name))
         };
         (0..self.shards()).zip(names).flat_map(of).collect()
     }
 
     fn holds(&self, names: &[VolumeId], block: u64) -> bool {
         let of = |(shard, name): (u32, &VolumeId)| {
-            self.pool.ask(shard, |shard| shard.engine.holds(*name, block))
+            self.ask_one(shard, |engine| engine.holds(*name, block))
         };
         (0..self.shards()).zip(names).any(of)
     }
@@ -274,6 +310,11 @@ impl<P: Payload> Machine<P> for Threaded<P> {
     }
 
     fn route(&mut self, now: Instant, events: &mut Vec<Event<P>>, actions: &mut Vec<Action<P>>) {
+        // A turn is over some time, whatever comes of the shard.
+        self.routed += 1;
+        if mixed(self.routed).is_multiple_of(4) {
+            self.desks.iter_mut().for_each(Desk::hear_late);
+        }
         for event in events.drain(..) {
             if let Event::Wake = event {
                 self.wake(now, actions);
@@ -332,7 +373,7 @@ impl<P: Payload> Machine<P> for Threaded<P> {
 
     fn counters_of(&self, names: &[VolumeId]) -> Option<VolumeCounters> {
         let of = |(shard, name): (u32, &VolumeId)| {
-            self.pool.ask(shard, |shard| shard.engine.volume_counters(*name))
+            self.ask_one(shard, |engine| engine.volume_counters(*name))
         };
         let each = (0..self.shards()).zip(names).map(of);
         each.collect::<Option<Vec<_>>>().map(VolumeCounters::of_shards)

@@ -1,6 +1,7 @@
 //! Files and block devices: opened for direct I/O, locked, measured. And exports of NBD servers, RBD
 //! images, and hybrid volumes.
 
+mod below;
 mod blocking;
 mod bounded;
 mod cache;
@@ -21,6 +22,7 @@ mod size;
 mod write_log;
 mod write_log_halves;
 
+pub use below::share_a_disk;
 pub use bounded::BoundedMedia;
 pub use cache::{CacheDisk, CacheOptions, Contents, open_cache};
 pub use error::{DiskError, DiskErrorKind};

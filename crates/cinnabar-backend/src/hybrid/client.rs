@@ -15,7 +15,7 @@ use libc::iovec;
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use rustix::io::Errno;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
 /// An open hybrid volume. Dropping it has a thread close it, for which nobody waits.
 #[derive(Debug)]
@@ -28,6 +28,8 @@ pub(crate) struct Client {
     table: (u64, u64),
     /// Until it is closed.
     counted: Option<Counted>,
+    /// To the thread that closes it. It is there from the beginning: at the end none may be had.
+    closer: mpsc::Sender<(Running, Option<Counted>)>,
 }
 
 /// Whom to tell that the volume is lost: each port that knows the disk, by its name there.
@@ -76,6 +78,7 @@ impl Client {
         let told = Arc::clone(&ports);
         let lost = Box::new(move || locked(&told).lose());
         let counted = Some(Counted::new());
+        let closer = closer()?;
         let mut volume = spec.place.volume()?;
         let running = Running::open(&mut *volume, spec.settings, wait, lost)?;
         locked(&ports).size_bytes = running.size_bytes();
@@ -83,7 +86,8 @@ impl Client {
             HybridPlace::Local(place) => birth(&place.table)?,
             HybridPlace::Ceph(_) => (0, 0),
         };
-        Ok(Self { running: Some(running), place: spec.place(), ports, read_only, table, counted })
+        let (running, place) = (Some(running), spec.place());
+        Ok(Self { running, place, ports, read_only, table, counted, closer })
     }
 
     fn running(&self) -> &Running {
@@ -182,15 +186,27 @@ impl Client {
 impl Drop for Client {
     fn drop(&mut self) {
         let Some(running) = self.running.take() else { return };
-        // Copies under way end first, which the thread that drops this is not to wait for. Without a
-        // thread the closure is dropped here, and it waits.
-        let closing = std::thread::Builder::new().name("cinnabar-hybrid-close".into());
-        let counted = self.counted.take();
-        let _handle = closing.spawn(move || {
+        // Copies under way end first, which the thread that drops this is not to wait for.
+        let _sent = self.closer.send((running, self.counted.take()));
+    }
+}
+
+/// Starts the thread that waits for a volume to close.
+fn closer() -> Result<mpsc::Sender<(Running, Option<Counted>)>, HybridError> {
+    let (closer, closing) = mpsc::channel::<(Running, Option<Counted>)>();
+    let close = move || {
+        // None comes if the volume could not be opened.
+        if let Ok((running, counted)) = closing.recv() {
             drop(running);
             drop(counted);
-        });
-    }
+        }
+    };
+    let thread = std::thread::Builder::new().name("cinnabar-hybrid-close".into());
+    thread.spawn(close).map_err(|error| HybridError::Io {
+        during: "starting a thread".into(),
+        errno: Errno::from_io_error(&error).unwrap_or(Errno::AGAIN),
+    })?;
+    Ok(closer)
 }
 
 fn locked(ports: &Mutex<Ports>) -> std::sync::MutexGuard<'_, Ports> {

@@ -85,6 +85,7 @@ impl Plane {
                 Finished::GenerationsBumped(result) => self.generations_bumped(now, result),
                 Finished::DeviceOpened { id, result } => self.device_opened(id, result),
                 Finished::Entrusted(result) => self.entrusted(result),
+                Finished::Closed => {}
                 Finished::Compared { subject, result } => self.compared(now, subject, result),
                 Finished::Swept { subject, swept } => self.swept(subject, swept),
                 Finished::Measured(sizes) => self.looked(&sizes),

@@ -11,6 +11,7 @@ use super::lane::{Lane, Pool};
 use super::worker::Worker;
 use cinnabar_backend::Memory;
 use cinnabar_driver::ShardPool;
+use cinnabar_driver::health_news::{HealthNews, KnownHealth};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Plan;
@@ -28,7 +29,7 @@ pub(super) struct Crew {
     /// Threads that load shards, and sleep when that is done.
     loaders: Vec<Worker>,
     /// By shard, as last heard.
-    health: Vec<Health>,
+    health: Vec<KnownHealth>,
     losses: Losses,
     /// Blocks that fit on the device; 0 without one.
     pub(super) capacity_blocks: u64,
@@ -48,7 +49,8 @@ impl Crew {
     /// Seats engines, one for each shard, in place of those there were.
     pub(super) fn seat(&mut self, lane: &mut Lane, map: ShardMap, engines: Vec<Engine<Memory>>) {
         self.router = Router::new(map, &Config::default());
-        self.health = vec![Health::Opening; engines.len()];
+        let unheard = KnownHealth::new(Health::Opening, Mutants::default());
+        self.health = vec![unheard; engines.len()];
         self.losses = Losses::new(self.router.map());
         self.last.borrow_mut().clear();
         let pool = ShardPool::new(engines, self.threads(), Mutants::default());
@@ -151,19 +153,24 @@ impl Crew {
 
     /// How the cache is, as the shard that is worst off.
     pub(super) fn health(&self) -> Health {
-        Health::of_all(self.health.iter().copied())
+        Health::of_all(self.health.iter().map(KnownHealth::health))
     }
 
-    /// A shard is doing otherwise than before.
-    pub(super) fn heard_health(&mut self, shard: u32, health: Health) {
+    /// Whether shards have different sizes, after a resize that failed and could not be taken back.
+    pub(super) fn is_uneven(&self) -> bool {
+        self.router.is_uneven()
+    }
+
+    /// A shard is doing otherwise than before, as one of the threads says.
+    pub(super) fn heard_health(&mut self, shard: u32, news: HealthNews) {
         if let Some(known) = self.health.get_mut(shard as usize) {
-            *known = health;
+            known.hear(news);
         }
     }
 
     /// Has all shards give up a device that one of them lost.
     pub(super) fn watch_health(&mut self, lane: &mut Lane) {
-        for shard in self.losses.notice(self.health.iter().copied()) {
+        for shard in self.losses.notice(self.health.iter().map(KnownHealth::health)) {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
             post(lane, Routed { shard, event });
         }

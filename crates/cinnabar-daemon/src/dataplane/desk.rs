@@ -22,8 +22,8 @@ use cinnabar_backend::port::{Extent, Port};
 use cinnabar_backend::work::{What, Work, pages_of, translate};
 use cinnabar_backend::{Disk, Done, FileId, Job, JobOp, Memory, port};
 use cinnabar_driver::ShardIo;
+use cinnabar_driver::health_news::HealthNews;
 use cinnabar_driver::io_tracker::{EndedIo, IoTracker, TrackedIo};
-use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
@@ -32,8 +32,17 @@ use cinnabar_policy::planning::Totals;
 use doors::{Doors, Parked, Seat};
 use rustix::io::Errno;
 use std::mem::ManuallyDrop;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
+
+/// Discarding 256 MiB, or making room for as much, takes a sound device this much longer than reads and
+/// writes: SSDs have been seen that took 10 s, under load.
+const DISCARD_TIMES: u32 = 4;
+
+/// The time that an operation on the cache device has, if reads and writes have this one.
+pub(super) fn bound_of(kind: OpKind, usual: Duration) -> Duration {
+    if kind == OpKind::Discard { usual * DISCARD_TIMES } else { usual }
+}
 
 /// See the module.
 pub(super) struct Desk {
@@ -72,8 +81,8 @@ pub(super) enum IoEvent {
     Log(usize, IoDone),
     /// What is allocated; `None` if it can't be told, or not in time.
     Extents(Caller, Option<Vec<Extent>>),
-    /// The cache device does not answer.
-    Hangs(What),
+    /// This cache device does not answer. Another one may have taken its place when that is heard.
+    Hangs(Weak<Disk>, What),
     /// A volume that leaves has no I/O here any more.
     Quiet(usize),
     /// To be proved, for this I/O of the volume.
@@ -131,7 +140,7 @@ impl Desk {
             return self.told.push(IoEvent::Done(shard, gone));
         };
         let (what, Work::Port(op)) = translate(op) else { unreachable!("proofs are of backends") };
-        let bound = self.hurried.unwrap_or(self.cache_timeout);
+        let bound = self.hurried.unwrap_or_else(|| bound_of(what.kind, self.cache_timeout));
         let io = self.insert(now, Owner::Engine(shard, id), (None, file), what, bound);
         self.port.submit(Job { token: io as u64, file, op });
     }
@@ -427,7 +436,7 @@ impl ShardIo<Memory> for ShardDoors<'_> {
         self.letters.push((home, Mail::Look));
     }
 
-    fn health(&mut self, shard: u32, health: Health) {
-        self.said.push(LaneEvent::Health(shard, health));
+    fn health(&mut self, shard: u32, news: HealthNews) {
+        self.said.push(LaneEvent::Health(shard, news));
     }
 }

@@ -6,10 +6,12 @@
 //! kernel may still write to it: such a device stays locked until the last of that has ended.
 
 use super::control::{PendingCommand, failed};
+use super::desk::bound_of;
 use super::device::OpenedDevice;
 use super::patience::silence_max;
 use super::plane::Plane;
 use super::replace::SILENCE_MAX;
+use cinnabar_backend::Disk;
 use cinnabar_backend::work::What;
 use cinnabar_driver::device_life::{DeviceBusy, DeviceError};
 use cinnabar_driver::{DevicePhase, DeviceStep};
@@ -17,6 +19,7 @@ use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::{Command, Failure};
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_status::report::why;
+use std::sync::Weak;
 use std::time::Duration;
 
 /// What is to be done next with the cache device.
@@ -165,12 +168,13 @@ impl Plane {
         }
     }
 
-    /// What is under way on it ends when it ends; nothing new is begun.
-    pub(super) fn give_up_hanging_device(&mut self, what: What) {
-        if self.cache.hangs || self.stop.is_some() {
+    /// What is under way on it ends when it ends; nothing new is begun. One that was in use before is given
+    /// up already, whatever a thread that is late says of it.
+    pub(super) fn give_up_hanging_device(&mut self, disk: &Weak<Disk>, what: What) {
+        if self.cache.hangs || self.stop.is_some() || !self.cache.is(disk) {
             return;
         }
-        let bound = self.silence_max();
+        let bound = bound_of(what.kind, self.silence_max());
         self.cache.hangs = true;
         // One that is not used any more, for another reason, has been counted if that was a loss.
         self.cache.losses += u64::from(!self.cache.is_told());

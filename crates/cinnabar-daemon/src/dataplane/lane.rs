@@ -17,8 +17,8 @@ use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Port, PortEvent};
 use cinnabar_driver::ShardPool;
 use cinnabar_driver::door::Turn;
+use cinnabar_driver::health_news::HealthNews;
 use cinnabar_driver::pool::{Left, Ran};
-use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
@@ -81,7 +81,7 @@ pub(super) enum LaneEvent {
     /// The desk can't settle it.
     Io(IoEvent),
     /// How a shard is has changed.
-    Health(u32, Health),
+    Health(u32, HealthNews),
 }
 
 impl LaneEvent {
@@ -211,12 +211,19 @@ impl Lane {
     }
 
     /// Asks each shard something, in order.
-    pub(super) fn ask<T>(&self, question: impl Fn(&Engine<Memory>) -> T) -> Vec<T> {
-        (0..self.pool.shards()).map(|shard| self.ask_one(shard, &question)).collect()
+    pub(super) fn ask<T: Send + 'static>(
+        &self,
+        question: impl Fn(&Engine<Memory>) -> T + Clone + Send + 'static,
+    ) -> Vec<T> {
+        (0..self.pool.shards()).map(|shard| self.ask_one(shard, question.clone())).collect()
     }
 
-    /// Asks a shard something.
-    pub(super) fn ask_one<T>(&self, shard: u32, question: impl FnOnce(&Engine<Memory>) -> T) -> T {
+    /// Asks a shard something; whoever runs it answers before its next batch.
+    pub(super) fn ask_one<T: Send + 'static>(
+        &self,
+        shard: u32,
+        question: impl FnOnce(&Engine<Memory>) -> T + Send + 'static,
+    ) -> T {
         let answer = self.pool.ask(shard, |shard| question(&shard.engine));
         self.see_to(shard);
         answer
@@ -244,7 +251,8 @@ impl Lane {
 
     /// What the device knows of a volume that is not attached.
     pub(super) fn recorded(&self, name: &str) -> Vec<Recorded> {
-        self.ask(|engine| engine.recorded(name)).into_iter().flatten().collect()
+        let name = name.to_owned();
+        self.ask(move |engine| engine.recorded(&name)).into_iter().flatten().collect()
     }
 
     /// When something is due here; at once if a shard has something to do.

@@ -44,6 +44,7 @@ mod served;
 mod shares;
 mod sockets;
 mod startup;
+mod state_folder;
 mod status;
 mod stop;
 #[cfg(test)]

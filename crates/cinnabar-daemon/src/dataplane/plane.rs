@@ -15,6 +15,7 @@ use super::qos::Groups;
 use super::recordings::Recordings;
 use super::replace::Replacing;
 use super::requests::{GuestRequest, Overdue, Waiting};
+use super::state_folder::StateFolder;
 use super::stop::Stop;
 use super::volume::Volume;
 use super::watch::Watch;
@@ -65,6 +66,7 @@ pub(super) struct Plane {
     pub(super) replies: Vec<Reply<Memory>>,
     /// Generations, outside of any cache device.
     pub(super) ledger: Ledger,
+    pub(super) state_folder: StateFolder,
     /// Proofs and generations that engines ask for; volumes by their keys.
     pub(super) proofs: PendingProofs<usize, IoName>,
     pub(super) background: Background,
@@ -189,7 +191,8 @@ impl Plane {
         let busy = busy || self.writes.is_filled() || !self.heard_early.is_empty() || looks;
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
         let dues = [self.lane.deadline(), self.front.deadline()];
-        let own = [stop, self.look_at, self.next_late, self.writes.deadline()];
+        let background = self.background.deadline();
+        let own = [stop, self.look_at, self.next_late, self.writes.deadline(), background];
         let due = dues.into_iter().chain(own).flatten().min();
         let until = if busy { Some(Instant::default()) } else { due };
         let Self { lane, front, heard, port_events, .. } = self;
@@ -234,6 +237,8 @@ impl Plane {
         self.lane.look_at_time(now);
         self.lane.read_mail(now);
         self.tell_late(now);
+        self.background.look(now);
+        self.look_at_state_folder(now);
         if self.look_at.is_some_and(|at| at <= now) {
             self.look_at = None;
             self.drop_lost_ranges(now);
@@ -309,12 +314,12 @@ impl Plane {
                     self.reply(now, reply);
                 }
             }
-            LaneEvent::Health(shard, health) => self.crew.heard_health(shard, health),
+            LaneEvent::Health(shard, news) => self.crew.heard_health(shard, news),
             LaneEvent::Io(IoEvent::Extents(caller, found)) => {
                 self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }
             LaneEvent::Io(IoEvent::Log(half, done)) => self.log_io_done(now, half, done),
-            LaneEvent::Io(IoEvent::Hangs(what)) => self.give_up_hanging_device(what),
+            LaneEvent::Io(IoEvent::Hangs(disk, what)) => self.give_up_hanging_device(&disk, what),
             LaneEvent::Io(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
             LaneEvent::Io(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),
             LaneEvent::Io(IoEvent::BumpGeneration(io, key, held)) => {

@@ -73,13 +73,18 @@ impl Plane {
 
     /// Has a volume's generation changed, for this I/O.
     pub(super) fn start_generation_bump(&mut self, io: IoName, volume: usize, held: u64) {
+        let now = self.lane.clock.now();
+        if self.proofs.is_overdue() {
+            return self.settle_generations(now, vec![io], None);
+        }
         let name = self.volumes[volume].config.name.clone();
         let write = self.proofs.raise(io, name, held);
-        self.write_generations(write);
+        self.write_generations(now, write);
     }
 
-    fn write_generations(&mut self, write: Option<Vec<GenerationHeld>>) {
+    fn write_generations(&mut self, now: Instant, write: Option<Vec<GenerationHeld>>) {
         if let Some(held) = write {
+            self.state_folder.begins(now);
             self.background.start(Task::BumpGeneration { ledger: self.ledger.clone(), held });
         }
     }
@@ -89,21 +94,27 @@ impl Plane {
         now: Instant,
         result: Result<Vec<u64>, StateError>,
     ) {
-        if let Err(error) = &result {
-            let hint = error.hint();
-            tracing::error!(
-                reason = %error, hint,
-                "volumes can't be written: without a cache device, a new generation must be kept"
-            );
+        match &result {
+            Ok(_) => self.state_kept(),
+            Err(error) => self.state_failed(now, &error.to_string(), error.hint()),
         }
         let (ios, next) = self.proofs.raised();
-        let generations = result.ok();
+        self.settle_generations(now, ios, result.ok().as_deref());
+        self.write_generations(now, next);
+    }
+
+    /// These I/Os have the new generations, in their order, or have failed.
+    pub(super) fn settle_generations(
+        &mut self,
+        now: Instant,
+        ios: Vec<IoName>,
+        generations: Option<&[u64]>,
+    ) {
         for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
-            let generation = generations.as_ref().map(|all| all[at]);
+            let generation = generations.map(|all| all[at]);
             let settle = move |desk: &mut Desk| desk.generation_bumped(now, io, generation);
             self.crew.on_desk(&mut self.lane, thread, settle);
         }
-        self.write_generations(next);
     }
 }
 

@@ -62,7 +62,7 @@ impl Plane {
 
     fn begin_replacing(&mut self, now: Instant) -> Result<ReplacementId, CommandError> {
         self.may_change_device()?;
-        if self.background.devices >= HANGING_MAX {
+        if self.background.devices() >= HANGING_MAX {
             let message = format!("{HANGING_MAX} cache devices are being opened and don't answer");
             let hint = "see the kernel log (dmesg)";
             return Err(CommandError::new(CommandErrorKind::Busy, message, hint));
@@ -99,10 +99,7 @@ impl Plane {
             Ok(new) => match self.cache.life.prepared(id, new) {
                 Ok(step) => self.device_step(step),
                 // It was given up in the moment in which it answered. Closing it may take long.
-                Err(late) => {
-                    let thread = std::thread::Builder::new().name("cinnabar-slow".into());
-                    let _it_ends_by_itself = thread.spawn(move || drop(late));
-                }
+                Err(late) => self.background.start(Task::Close(late)),
             },
             Err(error) if self.cache.life.is_preparing(id) => {
                 self.cache.life.not_prepared(id);

@@ -31,6 +31,10 @@ pub(super) struct RoomAsked {
     answer: Option<AnswerTo<()>>,
 }
 
+/// Of shards that could not go back to the size that they had.
+const UNEVEN: &str =
+    "its parts have different sizes, until the next resize or start gives them the same";
+
 /// The size of the device in use.
 #[derive(Debug)]
 pub(super) struct CacheSize {
@@ -308,6 +312,7 @@ impl Plane {
                     }
                     failure => failed("resizing the cache", failure).message,
                 };
+                let why = if self.crew.is_uneven() { format!("{why}; {UNEVEN}") } else { why };
                 self.keep_size(&why, "see the status, and choose another size");
             }
         }

@@ -16,7 +16,7 @@ use cinnabar_backend::Memory;
 use cinnabar_engine::Failure;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_frontend::{Body, nbd::Export};
-use cinnabar_messages::{StartError, VolumeConfig};
+use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_status::latency::Latencies;
 use std::sync::Arc;
 
@@ -31,23 +31,23 @@ pub(super) struct Served {
 
 impl Plane {
     /// The thread that is to serve a volume.
-    pub(super) fn thread_for(&mut self, config: &VolumeConfig) -> usize {
+    pub(super) fn thread_for(&mut self, config: &VolumeConfig) -> Result<usize, StartError> {
         let threads = self.crew.threads();
         // One that moves is let go of with all that is under way, by the thread that knows all of it.
         if threads == 1 || !matches!(self.writes, Writes::Off) || config.peer.is_some() {
-            return 0;
+            return Ok(0);
         }
         // Reads into the guest's memory may still be under way, for a device that hangs.
         let left_behind = (0..threads).find(|thread| self.has_left_behind(*thread, config));
-        if let Some(thread) = left_behind.or_else(|| self.thread_at(config)) {
-            return thread;
+        if let Some(thread) = bound_to(config, left_behind, self.thread_at(config))? {
+            return Ok(thread);
         }
         let mut served = vec![0_usize; threads];
         for (_, volume) in &self.volumes {
             served[volume.thread] += 1;
         }
         // The first one has more to do than to serve guests.
-        (0..threads).rev().min_by_key(|thread| served[*thread]).unwrap_or(0)
+        Ok((0..threads).rev().min_by_key(|thread| served[*thread]).unwrap_or(0))
     }
 
     /// Whether a volume that was served here, of this name or with this socket, has left something
@@ -294,5 +294,47 @@ impl super::crew::Crew {
         let inner: Option<Vec<VolumeId>> =
             (0..self.shards()).map(|shard| self.inner(volume, shard)).collect();
         Some(Names { map, first: map.first_shard(name), size_bytes, inner: inner? })
+    }
+}
+
+/// The thread that a volume can be served by alone: the one that has left something of it behind, or the
+/// one that listens at its NBD address. It can't be both of two.
+fn bound_to(
+    config: &VolumeConfig,
+    left_behind: Option<usize>,
+    listening: Option<usize>,
+) -> Result<Option<usize>, StartError> {
+    match (left_behind, listening) {
+        (Some(left), Some(listening)) if left != listening => {
+            let message = format!(
+                "reads into its guest's memory are under way on data thread {left}, and its NBD \
+                 address is served by data thread {listening}, for others"
+            );
+            let hint = "give it an address of its own, or wait until the cache device has answered";
+            let subject = Subject::Volume(config.name.clone());
+            Err(StartError::new(StartErrorKind::AddressInUse, subject, message, hint))
+        }
+        (left, listening) => Ok(left.or(listening)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bound_to;
+    use crate::dataplane::tests::rig::Rig;
+    use cinnabar_messages::{IoMode, StartErrorKind};
+
+    /// It was put on the thread with what was left behind, and could not listen there.
+    #[test]
+    fn a_volume_that_two_threads_would_have_to_serve_is_refused_with_the_reason() {
+        let config = Rig::new(IoMode::Auto, &[]).volume("vm1");
+        let bound = |left, listening| bound_to(&config, left, listening);
+        assert_eq!(bound(None, None), Ok(None));
+        assert_eq!(bound(Some(2), None), Ok(Some(2)));
+        assert_eq!(bound(None, Some(1)), Ok(Some(1)));
+        assert_eq!(bound(Some(2), Some(2)), Ok(Some(2)));
+        let error = bound(Some(2), Some(1)).expect_err("it can't be both");
+        assert_eq!(error.kind, StartErrorKind::AddressInUse);
+        assert!(error.message.contains("data thread 2"), "{}", error.message);
     }
 }

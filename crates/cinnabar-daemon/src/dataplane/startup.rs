@@ -25,6 +25,7 @@ use super::qos::{Groups, VolumeQos};
 use super::recordings::Recordings;
 use super::renewal::Renewal;
 use super::requests::Overdue;
+use super::state_folder::{StateFolder, warn_of_one_disk};
 use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
@@ -74,6 +75,8 @@ impl Plane {
         let cache = match opened {
             Ok(cache) => {
                 device::warn_of_another(&cache.0, last.as_deref());
+                // Of one that does not answer it can't be said.
+                warn_of_one_disk(&config.cache.device, &config.cache.state_dir);
                 Ok(cache)
             }
             Err(error) => {
@@ -132,15 +135,15 @@ impl Plane {
         let port = open_port(io)?;
         sharpen_timers();
         let (commands, messages) = super::message_queue(port.waker());
-        let background = Background::new(port.waker());
-        let heard = Inbox::new(port.waker());
         let clients = ClientLimits::of(&config.cache);
-        let front = Front::new(port.waker(), clients);
+        let (heard, front) = (Inbox::new(port.waker()), Front::new(port.waker(), clients));
         let clock = Clock::start();
+        let background = Background::new(port.waker(), clock);
         let feeds = config
             .manager
             .as_ref()
             .map(|manager| taps(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
+        let groups = config.qos_groups.iter().map(|group| (group.name.clone(), group.depth));
         let threads = threads.max(1);
         let mut workers = started(threads, loaders(threads, shards), |number| {
             let times = (device_timeout, poll_max);
@@ -157,14 +160,13 @@ impl Plane {
             cache: Cache::none(config.cache.device.clone(), device_timeout),
             replacing: None,
             volumes: Slab::new(),
-            groups: Groups::new(
-                config.qos_groups.iter().map(|group| (group.name.clone(), group.depth)),
-            ),
+            groups: Groups::new(groups),
             order: Vec::new(),
             requests: Slab::new(),
             awaited: Slab::new(),
             replies: Vec::new(),
             ledger,
+            state_folder: StateFolder::default(),
             proofs: PendingProofs::new(Mutants::default()),
             background,
             opening: Vec::new(),
@@ -310,6 +312,7 @@ impl Plane {
             let hint = "volumes that move are served by the first: give it an address of its own";
             return Err(StartError::new(StartErrorKind::AddressInvalid, subject(), message, hint));
         }
+        let thread = self.thread_for(&config)?;
         let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
             let message = format!("no random numbers: {error}");
             StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
@@ -325,7 +328,6 @@ impl Plane {
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
         let key = self.volumes.vacant_key();
         self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
-        let thread = self.thread_for(&config);
         if let Err(error) = self.listen_at(thread, &config, key, &io) {
             self.remove_exports_at(thread, key);
             self.crew.uninstall(&mut self.lane, key);
@@ -503,6 +505,7 @@ fn engine_config(config: &StartConfig, shards: usize) -> Config {
         eviction: config.cache.eviction.into(),
         endurance: config.cache.endurance,
         crash_safe: config.cache.crash_safe,
+        heartbeats_apart: true,
         probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
         ..Config::default()
     }

@@ -25,7 +25,8 @@ impl Plane {
         let (state, reason) = if self.stop.is_some() {
             (State::Stopping, "the daemon is stopping".to_owned())
         } else {
-            self.cache_state(now, counters.health, &counters.cache)
+            let of_cache = self.cache_state(now, counters.health, &counters.cache);
+            self.state_folder.beside(of_cache)
         };
         let passed_by = matches!(counters.health, Health::PassThrough(_));
         let (fronts, front_ram_bytes) = self.served(&self.order);

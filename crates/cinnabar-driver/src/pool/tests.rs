@@ -1,5 +1,7 @@
 //! Threads that meet at a shard.
 
+mod meeting;
+
 use super::*;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::VolumeSpec;
@@ -50,8 +52,13 @@ impl ShardIo<NoData> for Doors {
 
 /// A pool of one shard for so many threads, with a volume.
 fn pool(threads: usize) -> (Pool, VolumeId) {
+    pool_with(threads, Mutants::default())
+}
+
+/// The same with a deliberate bug.
+fn pool_with(threads: usize, mutants: Mutants) -> (Pool, VolumeId) {
     let engine = Engine::without_device(Config::default());
-    let pool = Pool::new(vec![engine], threads, Mutants::default());
+    let pool = Pool::new(vec![engine], threads, mutants);
     let mut doors = Doors::default();
     let spec = VolumeSpec::new("vm".into(), 64 * BLOCK_BYTES);
     let mut events = vec![Event::Control(RequestId(0), Command::Attach(spec))];

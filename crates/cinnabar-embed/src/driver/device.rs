@@ -378,6 +378,7 @@ fn config(options: &Options, shards: usize) -> Config {
         eviction: options.eviction,
         endurance: options.endurance,
         crash_safe: options.crash_safe,
+        heartbeats_apart: true,
         probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
         ..Config::default()
     }

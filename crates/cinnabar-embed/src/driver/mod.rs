@@ -29,6 +29,7 @@ use cinnabar_engine::{Action, Answer, Command, Event, Failure, IoRequest, Op, Re
 use cinnabar_shards::Sharded;
 use device::Device;
 use io::Io;
+use replace::LOOK_EVERY;
 use slab::Slab;
 use slow::Slow;
 use std::collections::VecDeque;
@@ -254,7 +255,8 @@ impl Driver {
     /// Waits until something happens, is due, or `limit` has passed, and gathers it.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> Result<(), Error> {
         let due = [self.engine_wake, self.ios.deadline(), self.lost_at, self.next_late];
-        let due = due.into_iter().flatten().min();
+        let retry = self.slow.waits().then(|| after(self.now(), LOOK_EVERY));
+        let due = due.into_iter().chain([retry]).flatten().min();
         let due = due.map(|at| Duration::from_nanos(at.since_ns(self.now())));
         let timeout = match (due, limit) {
             (Some(due), Some(limit)) => Some(due.min(limit)),
@@ -262,6 +264,7 @@ impl Driver {
         };
         let mut port_events = std::mem::take(&mut self.port_events);
         self.port.wait(timeout, &mut port_events).map_err(Error::Wait)?;
+        self.slow.retry();
         let (now, mut woken) = (self.now(), false);
         for event in port_events.drain(..) {
             match event {

@@ -107,8 +107,7 @@ impl Driver {
         if self.device.life.is_preparing(id) {
             self.opened = Some(result);
         } else if let Ok(late) = result {
-            let thread = std::thread::Builder::new().name("cinnabar-slow".into());
-            let _it_ends_by_itself = thread.spawn(move || drop(late));
+            self.slow.close(late);
         }
     }
 

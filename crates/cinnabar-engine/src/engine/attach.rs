@@ -98,8 +98,7 @@ impl<P: Payload> Engine<P> {
     fn attach_recorded(&mut self, id: RequestId, volume: u16, warmth: Warmth) {
         // What an earlier session wrote may not be flushed; the proof given with the attach is new, so
         // the first that is asked for is due in a period.
-        let now = self.now;
-        self.volume(volume).beat.last = Some(now);
+        self.volume(volume).beat.next = Some(self.next_beat(volume));
         if self.store.holdings[usize::from(volume)].unflushed {
             self.beat_due(volume);
         }

@@ -213,12 +213,14 @@ impl<P: Payload> Engine<P> {
                 self.take_incarnation().expect("as many are reserved as there can be volumes");
             let old = self.store.holdings[index];
             assert_eq!(old.cached_blocks, 0, "nothing of it is on this device");
+            let apart = self.config.heartbeats_apart.then(|| self.next_beat(index as u16));
             let volume = self.volume(index as u16);
             volume.incarnation = incarnation;
             volume.generation_bumped = false;
             volume.device_lost = false;
             volume.written = !volume.spec.read_only;
             volume.beat.due = volume.written;
+            volume.beat.next = volume.beat.next.max(apart);
             let unflushed = volume.written;
             volume.writes += u64::from(unflushed);
             self.store.holdings[index] = Holding {

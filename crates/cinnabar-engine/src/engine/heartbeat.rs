@@ -6,6 +6,7 @@
 
 use super::Engine;
 use crate::metadata::journal::Record;
+use crate::mix;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{IoError, IoOp, Payload, Target};
@@ -113,10 +114,9 @@ impl<P: Payload> Engine<P> {
 
     /// A volume's proof is to be asked for, a period after the last one.
     pub(super) fn beat_due(&mut self, index: u16) {
-        let period = self.config.heartbeat_ns;
         let volume = self.volumes[usize::from(index)].as_mut().expect("a volume in use");
         volume.beat.due = true;
-        let at = volume.beat.last.map_or(self.now, |last| last.plus_ns(period));
+        let at = volume.beat.next.unwrap_or(self.now);
         self.beat_at = Some(self.beat_at.map_or(at, |beat| beat.min(at)));
     }
 
@@ -134,7 +134,7 @@ impl<P: Payload> Engine<P> {
         }
         let mut next = None;
         for index in 0..self.volumes.len() {
-            let due = self.volumes[index].as_ref().and_then(|v| due(v, self.config.heartbeat_ns));
+            let due = self.volumes[index].as_ref().and_then(due);
             match due {
                 Some(at) if at <= self.now => self.ask_for_proof(index as u16),
                 Some(at) => next = Some(next.map_or(at, |next: Instant| next.min(at))),
@@ -158,16 +158,30 @@ impl<P: Payload> Engine<P> {
 
     fn ask_for_proof(&mut self, index: u16) {
         let covers = self.covers(index);
-        let now = self.now;
+        let next = self.next_beat(index);
         let volume = self.volume(index);
         assert!(!volume.beat.in_flight, "one proof at a time");
         assert_eq!(volume.state, VolumeState::Attached, "of a volume that is served");
-        volume.beat.last = Some(now);
+        volume.beat.next = Some(next);
         volume.beat.in_flight = true;
         volume.beat.due = false;
         volume.counters.backend_flushes += 1;
         let pending = Pending::Prove { volume: index, covers };
         self.outbox.io(Target::Backend(VolumeId(index)), IoOp::Prove, pending);
+    }
+
+    /// When a volume that is asked for its proof now is asked again at the earliest: a period later or, where
+    /// volumes are to be asked apart, at the next of its own moments, so that a pause does not bring
+    /// them into step for good.
+    pub(super) fn next_beat(&self, index: u16) -> Instant {
+        let period = self.config.heartbeat_ns;
+        if !self.config.heartbeats_apart || period == 0 {
+            return self.now.plus_ns(period);
+        }
+        let volume = self.volumes[usize::from(index)].as_ref().expect("a volume in use");
+        let hash = volume.spec.name.bytes().fold(0, |hash, byte| mix(u64::from(byte), hash));
+        let since = (self.now.0 % period + period - hash % period) % period;
+        self.now.plus_ns(period - since)
     }
 
     /// A volume's proof has come, or the backend could not give it.
@@ -179,7 +193,6 @@ impl<P: Payload> Engine<P> {
         proof: Option<ProofToken>,
     ) {
         let result = self.flush_ended(index, covers, result);
-        let period = self.config.heartbeat_ns;
         let volume = self.volume(index);
         assert!(volume.beat.in_flight, "a proof that comes was asked for");
         volume.beat.in_flight = false;
@@ -191,7 +204,7 @@ impl<P: Payload> Engine<P> {
         if proven {
             volume.spec.proof = proof;
         }
-        let again = due(volume, period);
+        let again = due(volume);
         if let Some(at) = again {
             self.beat_at = Some(self.beat_at.map_or(at, |beat| beat.min(at)));
         }
@@ -224,15 +237,16 @@ const fn loses_writes(error: IoError) -> bool {
 }
 
 /// When a volume is to be asked for its proof, if it is.
-fn due(volume: &Volume, period: u64) -> Option<Instant> {
+fn due(volume: &Volume) -> Option<Instant> {
     let serving = matches!(volume.state, VolumeState::Attached);
     let asks = serving && volume.beat.due && !volume.beat.in_flight;
-    asks.then(|| volume.beat.last.map_or(Instant(0), |last| last.plus_ns(period)))
+    asks.then(|| volume.beat.next.unwrap_or(Instant(0)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::rig::{Rig, superblock, volume};
+    use crate::config::Config;
     use crate::seam::Command;
     use crate::units::{BLOCK_BYTES, VolumeId};
     use crate::volume::ProofToken;
@@ -252,6 +266,38 @@ mod tests {
         let (holding, log) = (&rig.engine.store.holdings[0], &rig.engine.store.log);
         assert!(holding.unflushed, "the volume is still being written");
         assert!(holding.flushed <= log.sequence, "{} of {}", holding.flushed, log.sequence);
+    }
+
+    /// How many of 256 volumes are proved at once at most, while they are written.
+    fn proved_at_once(heartbeats_apart: bool) -> u64 {
+        const STEPS: u64 = 32;
+        let config = Config { heartbeats_apart, ..Config::default() };
+        let mut rig = Rig::open_with(config, 1020);
+        rig.ask((0..256).map(|at| Command::Attach(volume(&format!("vm-{at}")))).collect());
+        let proofs = |rig: &Rig| {
+            let counters = (0..256).filter_map(|at| rig.engine.volume_counters(VolumeId(at)));
+            counters.map(|counters| counters.backend_flushes).sum::<u64>()
+        };
+        let mut most = 0;
+        for step in 0..4 * STEPS {
+            // Each proof is followed by a write.
+            (0..256).for_each(|at| rig.engine.note_written(at, true));
+            let before = proofs(&rig);
+            // The process is stopped for a while, after which all are due.
+            let pause = if step == 2 * STEPS { 5 } else { 0 };
+            rig.wait(config.heartbeat_ns / STEPS + pause * config.heartbeat_ns);
+            if pause == 0 {
+                most = most.max(proofs(&rig) - before);
+            }
+        }
+        assert!(proofs(&rig) >= 3 * 256, "all are proved each period");
+        most
+    }
+
+    #[test]
+    fn volumes_that_are_attached_at_once_are_not_proved_at_once() {
+        assert!(proved_at_once(true) <= 32, "a 32nd of the period has about a 32nd of them");
+        assert_eq!(proved_at_once(false), 256, "as it would be");
     }
 
     /// That proof is of the old size: after a crash the volume would look like another one.

@@ -1,8 +1,8 @@
 //! Connections in their handshake, by whom they come from.
 //!
 //! A connection costs its client nothing, and nothing is known of it before it has entered an export. So when
-//! there is no place left it is not the newcomer that goes, but the oldest connection of whoever has most: an
-//! honest handshake takes a few round trips.
+//! there is no place left it is not the newcomer that goes, but the oldest connection of the origin that has
+//! most: an honest handshake takes a few round trips.
 
 use super::limits::Limits;
 use super::mutant::Mutant;
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_has_most_makes_room_with_its_oldest() {
+    fn the_origin_with_most_makes_room_with_its_oldest() {
         let (mut half_open, limits) = (HalfOpen::default(), limits());
         let user = Origin::User;
         (0..4).for_each(|key| half_open.enter(user(1), key));

@@ -18,7 +18,7 @@ pub struct Limits {
     pub connections_max: usize,
     /// Connections of one writable export, and of one process to a read-only one.
     pub export_connections_max: usize,
-    /// Connections that are still in the handshake; for one more the oldest of whoever has most is ended.
+    /// Connections that are still in the handshake; for one more the oldest of the origin that has most is ended.
     pub handshakes_max: usize,
     /// Those of one user, or one host; for one more its oldest is ended. Many guests that come back at once
     /// after a restart are to find room.

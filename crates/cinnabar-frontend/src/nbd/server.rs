@@ -326,8 +326,7 @@ impl<M: RawMemory> Server<M> {
     fn wait(&mut self, key: u64, has_gone_on: bool) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
         if !matches!(connection.short, Some((Short::Total, _))) {
-            // It waits for room in its own limits now, which may never come.
-            self.shared.released |= self.eldest.ends(|eldest| eldest == key);
+            self.shared.released |= self.eldest.steps_back(key);
         } else if has_gone_on {
             // It is behind others that wait.
             self.shared.released |= !self.eldest.is_any();

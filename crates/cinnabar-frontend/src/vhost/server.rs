@@ -460,9 +460,8 @@ impl<M: RawMemory> Server<M> {
             Ok(Taken::NoRoom(short)) => {
                 if short == Short::Total {
                     self.eldest.waits((key, index), self.now);
-                } else if self.eldest.is((key, index)) {
-                    // It waits for room in its own limits now, which may never come.
-                    self.released |= self.eldest.ends(|eldest| eldest == (key, index));
+                } else {
+                    self.released |= self.eldest.steps_back((key, index));
                 }
                 let queue = &mut connection.queues[usize::from(index)];
                 if !std::mem::replace(&mut queue.in_paused, true) {

@@ -42,7 +42,7 @@ pub(crate) enum Attack {
 enum Script {
     /// Says this and nothing more.
     Say(Vec<u8>),
-    /// Says the first and then the second for ever, and takes what comes.
+    /// Says the first and then the second again and again, and takes what comes.
     Flood(Vec<u8>, Vec<u8>),
 }
 

@@ -27,6 +27,21 @@ pub(super) struct OfShard {
     volumes: Vec<(Option<VolumeId>, VolumeCounters)>,
 }
 
+impl OfShard {
+    fn of(engine: &Engine<Memory>, volumes: &[Option<VolumeId>]) -> Self {
+        let of = |volume: &Option<VolumeId>| {
+            let known = volume.and_then(|id| engine.volume_counters(id));
+            (*volume, known.unwrap_or_default())
+        };
+        Self {
+            health: engine.health(),
+            cache: engine.cache_counters(),
+            ram: engine.ram_bytes(),
+            volumes: volumes.iter().map(of).collect(),
+        }
+    }
+}
+
 impl Default for OfShard {
     fn default() -> Self {
         Self {
@@ -65,7 +80,7 @@ impl Crew {
     pub(in super::super) fn late_requests(&self, lane: &Lane, volume: VolumeId) -> u32 {
         let of = |shard| {
             let inner = self.router.inner(volume, shard)?;
-            Some(lane.ask_one(shard, |engine| engine.late_requests(inner)))
+            Some(lane.ask_one(shard, move |engine| engine.late_requests(inner)))
         };
         (0..self.shards()).filter_map(of).sum()
     }
@@ -88,25 +103,15 @@ impl Crew {
                 volumes.iter().map(name).collect()
             })
             .collect();
-        let asked = |shard: u32, engine: &Engine<Memory>| {
-            let of = |volume: &Option<VolumeId>| {
-                let known = volume.and_then(|id| engine.volume_counters(id));
-                (*volume, known.unwrap_or_default())
-            };
-            OfShard {
-                health: engine.health(),
-                cache: engine.cache_counters(),
-                ram: engine.ram_bytes(),
-                volumes: inner[shard as usize].iter().map(of).collect(),
-            }
-        };
         let mut last = self.last.borrow_mut();
         last.resize_with(self.shards() as usize, OfShard::default);
         for (shard, last) in (0..).zip(last.iter_mut()) {
-            let known = self.health[shard as usize];
+            let known = self.health[shard as usize].health();
+            let names = &inner[shard as usize];
             if exact || !matches!(known, Health::Loading { .. }) {
-                *last = lane.ask_one(shard, |engine| asked(shard, engine));
-            } else if let Some(answer) = lane.try_ask(shard, |engine| asked(shard, engine)) {
+                let names = names.clone();
+                *last = lane.ask_one(shard, move |engine| OfShard::of(engine, &names));
+            } else if let Some(answer) = lane.try_ask(shard, |engine| OfShard::of(engine, names)) {
                 *last = answer;
             } else {
                 last.health = known;

@@ -5,6 +5,7 @@ use super::{Desk, Io, IoEvent, Owner};
 use cinnabar_driver::TrackedIo;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Desk {
@@ -29,8 +30,8 @@ impl Desk {
             }
             if let Owner::Engine(shard, id) = owner {
                 self.told.push(IoEvent::Overdue(shard, id));
-                if self.cache.as_ref().is_some_and(|cache| cache.0 == file) {
-                    self.told.push(IoEvent::Hangs(what));
+                if let Some((_, disk)) = self.cache.as_ref().filter(|cache| cache.0 == file) {
+                    self.told.push(IoEvent::Hangs(Arc::downgrade(disk), what));
                 }
             }
             return;

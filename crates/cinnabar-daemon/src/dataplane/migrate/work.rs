@@ -46,17 +46,15 @@ pub(in super::super) enum MoveDone {
     Looked(Result<(), Claimed>),
 }
 
-impl MoveDone {
-    /// See [`MoveStep::only_asks`].
-    pub(in super::super) const fn only_asked(&self) -> bool {
-        matches!(self, Self::Asked(..) | Self::Looked(_))
-    }
-}
-
 impl MoveStep {
     /// Nothing has to be brought to an end if the daemon stops.
     pub(in super::super) const fn only_asks(&self) -> bool {
         matches!(self, Self::Ask { .. } | Self::Look { .. })
+    }
+
+    /// It makes something durable, in the order in which that was asked for.
+    pub(in super::super) const fn is_kept(&self) -> bool {
+        matches!(self, Self::Record { .. })
     }
 
     /// Does it; blocks.

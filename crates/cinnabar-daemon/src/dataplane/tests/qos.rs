@@ -150,7 +150,7 @@ fn a_limit_holds_and_changes_while_requests_wait() {
         std::thread::sleep(Duration::from_millis(300));
         set(&rig, "vm", settings(0, 0, 200));
         let found = rate(&rig, "vm", 1.0);
-        assert!(found > 50.0, "{found}");
+        assert!(found > 10.0, "{found}");
         // Without any setting it passes by, and nothing stays behind.
         set(&rig, "vm", Settings::default());
         let status = rig.status();

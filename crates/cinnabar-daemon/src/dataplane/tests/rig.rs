@@ -18,7 +18,7 @@ pub(super) const MIB: u64 = 1 << 20;
 /// Size of the volumes' files.
 pub(super) const SIZE: u64 = 8 * MIB;
 
-pub(super) struct Rig {
+pub(in super::super) struct Rig {
     pub(super) folder: tempfile::TempDir,
     pub(super) config: StartConfig,
     running: Option<DataPlaneHandle>,
@@ -26,7 +26,7 @@ pub(super) struct Rig {
 
 impl Rig {
     /// A small cache and the volumes `names`, their files filled with [`pattern`].
-    pub(super) fn new(io: IoMode, names: &[&str]) -> Self {
+    pub(in super::super) fn new(io: IoMode, names: &[&str]) -> Self {
         let layout = LAYOUT.get();
         let folder = tempfile::tempdir().expect("a temporary folder");
         let cache = CacheConfig {
@@ -71,7 +71,7 @@ impl Rig {
     }
 
     /// Settings of a volume, and a file for it.
-    pub(super) fn volume(&self, name: &str) -> VolumeConfig {
+    pub(in super::super) fn volume(&self, name: &str) -> VolumeConfig {
         let file = self.path(&format!("{name}.raw"));
         std::fs::write(&file, pattern(0, SIZE as usize)).expect("a file");
         VolumeConfig {
@@ -152,6 +152,12 @@ impl Rig {
         let running = self.running.as_ref().expect("it runs");
         running.commands.send(message(answer)).expect("there is room");
         answered
+    }
+
+    /// Takes a data plane that the test runs itself, as far as messages go.
+    pub(super) fn adopt(&mut self, commands: cinnabar_messages::Commands) {
+        let (_, ended) = oneshot::channel();
+        self.running = Some(DataPlaneHandle { commands, ended, feeds: None, pulses: Vec::new() });
     }
 
     /// Where messages go.

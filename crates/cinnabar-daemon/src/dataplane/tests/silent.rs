@@ -1,8 +1,16 @@
-//! An operator is answered though a back end is silent.
+//! Back ends and cache devices that are silent: an operator is answered all the same, and nothing else is
+//! given up for them.
 
 use super::degrade::invalidate;
 use super::rig::{Rig, in_way};
+use crate::dataplane::desk::IoEvent;
+use crate::dataplane::lane::LaneEvent;
+use crate::dataplane::plane::Plane;
+use crate::dataplane::worker::WorkerEvent;
+use cinnabar_backend::work::What;
 use cinnabar_messages::{ByteRange, CommandErrorKind, IoMode, Message};
+use cinnabar_model::OpKind;
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Three times the longest wait of an operator's command.
@@ -51,4 +59,22 @@ fn dropped_while_a_write_hangs(io: IoMode) {
     assert_eq!(invalidate(&rig, "slow", Some((4096, 1))), Ok(()));
     assert_eq!(rig.client("slow").read(4096, 4096), Ok(vec![9; 4096]));
     rig.stop();
+}
+
+/// A thread is late to say so, and another device has taken the silent one's place.
+#[test]
+fn a_device_is_not_given_up_for_what_hangs_on_the_one_before() {
+    let rig = Rig::new(IoMode::Auto, &["vm1"]);
+    let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
+    let hear = |plane: &mut Plane, disk| {
+        let what = What { name: "write", kind: OpKind::Write, offset: 0, len: 4096 };
+        let hangs = LaneEvent::Io(IoEvent::Hangs(disk, what));
+        plane.heard.push(WorkerEvent::Lane(1, hangs));
+        plane.turn().expect("it goes on");
+        (plane.cache.hangs, plane.cache.losses)
+    };
+    assert_eq!(hear(&mut plane, Weak::new()), (false, 0));
+    let own = Arc::downgrade(plane.cache.shared().expect("it is open"));
+    assert_eq!(hear(&mut plane, own), (true, 1));
+    plane.end();
 }

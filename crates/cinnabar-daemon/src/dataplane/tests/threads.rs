@@ -7,6 +7,7 @@ use crate::dataplane::guests::Passed;
 use crate::dataplane::lane::LaneEvent;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::WorkerEvent;
+use cinnabar_driver::health_news::HealthNews;
 use cinnabar_engine::Op;
 use cinnabar_engine::health::{Health, Start};
 use cinnabar_engine::units::Instant;
@@ -400,7 +401,8 @@ fn what_guests_asked_for_outlives_engines_that_could_not_open() {
         Incoming { ticket: Ticket(1), export: ExportId(0), command: Command::Engine(Op::Flush) };
     let arrived = Instant::default();
     let passed = Passed { side: Side::Nbd, arrived, attachment: 0, request };
-    plane.heard.push(WorkerEvent::Lane(1, LaneEvent::Health(0, Health::Opening)));
+    let news = HealthNews { number: 1, health: Health::Opening };
+    plane.heard.push(WorkerEvent::Lane(1, LaneEvent::Health(0, news)));
     plane.heard.push(WorkerEvent::Passed(1, passed));
     plane.forget_engines();
     let of_guests = |heard: &&WorkerEvent| matches!(heard, WorkerEvent::Passed(1, _));

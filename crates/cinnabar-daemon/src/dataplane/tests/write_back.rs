@@ -390,7 +390,7 @@ fn a_restart_is_heard_before_the_answers_behind_it() {
     turn_until(&mut plane, "it was written", |plane| {
         let alone = plane.lane.desk.ios.iter().count() == 1;
         turns = if alone && status(plane).destaged_writes == 2 { turns + 1 } else { 0 };
-        turns == 30
+        turns == 8
     });
     let writes = status(&plane).destaged_writes;
     std::thread::sleep(Duration::from_millis(600));

@@ -86,6 +86,13 @@ pub(super) struct Subject {
     number: u64,
 }
 
+impl Subject {
+    /// The volume's number, which no other one has.
+    pub(super) const fn number(self) -> u64 {
+        self.number
+    }
+}
+
 /// Who waits for the log's answer to a command.
 enum Asked {
     /// A volume's attach to the log.

@@ -139,6 +139,27 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "driver `pool`",
         "whatever comes next for the shard has it run, and seldom does nothing come for long enough",
     ),
+    (
+        Mutant::QuestionNotLookedAtAgain,
+        "driver `pool`",
+        "nobody asks while a shard is run, and who would wait for ever",
+    ),
+    (
+        Mutant::RestKeptInShard,
+        "driver `pool`",
+        "a shard must have more than 16 batches, and another thread ask it before it is run again",
+    ),
+    (
+        Mutant::OldHealthHeard,
+        "driver `pool::tests::meeting`",
+        "simulated threads are heard in any order, but a loss that goes unnoticed only keeps the other shards on the \
+         device, and no run has given a wrong answer for it",
+    ),
+    (
+        Mutant::SlowWorkOnDataThread,
+        "daemon `background`",
+        "no simulated thread is refused, nor waited for",
+    ),
     (Mutant::PartsUnbounded, "shards `fairness`", "no run has so many requests"),
     (
         Mutant::PartsOvertaken,

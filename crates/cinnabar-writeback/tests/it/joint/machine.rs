@@ -2,6 +2,7 @@
 //! what the daemon's threads do, in any order of their turns.
 
 use crate::memory::Mem;
+use cinnabar_driver::health_news::HealthNews;
 use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::health::Health;
@@ -104,8 +105,8 @@ impl ShardIo<Mem> for Doors<'_> {
         }
     }
 
-    fn health(&mut self, shard: u32, health: Health) {
-        self.health[shard as usize] = health;
+    fn health(&mut self, shard: u32, news: HealthNews) {
+        self.health[shard as usize] = news.health;
     }
 }
 
@@ -141,7 +142,10 @@ impl Machine {
     }
 
     pub(super) fn recorded(&self, name: &str) -> Vec<Recorded> {
-        let of = |shard| self.pool.ask(shard, |shard| shard.engine.recorded(name));
+        let of = |shard| {
+            let name = name.to_owned();
+            self.pool.ask(shard, move |shard| shard.engine.recorded(&name))
+        };
         (0..self.pool.shards()).filter_map(of).collect()
     }
 
@@ -175,7 +179,7 @@ impl Machine {
     pub(super) fn late_requests(&self, volume: VolumeId) -> u32 {
         let of = |shard| {
             let inner = self.router.inner(volume, shard)?;
-            Some(self.pool.ask(shard, |s| s.engine.late_requests(inner)))
+            Some(self.pool.ask(shard, move |s| s.engine.late_requests(inner)))
         };
         (0..self.pool.shards()).filter_map(of).sum()
     }

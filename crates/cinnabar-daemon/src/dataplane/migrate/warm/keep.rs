@@ -11,6 +11,7 @@ use cinnabar_backend::Memory;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{KeptBlock, KeptCursor, Payload};
 use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, HotPage};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Requests for blocks that are being read, of all volumes. One that comes on top is refused, and made
@@ -105,8 +106,10 @@ impl Plane {
                 return (blocks, Some(after_of(shard, from)));
             }
             let room = limit - blocks.len();
-            let page =
-                self.lane.ask_one(shard, |engine| engine.kept_blocks(name, from, room, looks));
+            let name = name.to_owned();
+            let page = self
+                .lane
+                .ask_one(shard, move |engine| engine.kept_blocks(&name, from, room, looks));
             let page = page.unwrap_or_default();
             blocks.extend(page.blocks);
             looks = looks.saturating_sub(page.looked);
@@ -161,19 +164,29 @@ impl Plane {
         let mut sorted = blocks.to_vec();
         sorted.sort_unstable();
         sorted.dedup();
+        let mut by_shard: BTreeMap<u32, Vec<(u64, u64)>> = BTreeMap::new();
         for (place, block) in (0..).zip(sorted) {
-            let at = place * BLOCK_BYTES;
-            let shard = map.shard_of(first, block);
-            let kept =
-                self.lane.ask_one(shard, |engine| engine.kept_block(name, block, (&data, at)));
-            match kept {
-                Some(KeptBlock::Copied) => found.push((block, at)),
-                Some(KeptBlock::Flash { offset, seed, checksum }) => {
-                    wanted.push(Wanted { block, at, offset, seed, checksum });
+            let of_shard = by_shard.entry(map.shard_of(first, block)).or_default();
+            of_shard.push((block, place * BLOCK_BYTES));
+        }
+        for (shard, blocks) in by_shard {
+            let (name, data) = (name.to_owned(), data.clone());
+            let kept = self.lane.ask_one(shard, move |engine| {
+                let of = |(block, at)| (block, at, engine.kept_block(&name, block, (&data, at)));
+                blocks.into_iter().map(of).collect::<Vec<_>>()
+            });
+            for (block, at, kept) in kept {
+                match kept {
+                    Some(KeptBlock::Copied) => found.push((block, at)),
+                    Some(KeptBlock::Flash { offset, seed, checksum }) => {
+                        wanted.push(Wanted { block, at, offset, seed, checksum });
+                    }
+                    None => {}
                 }
-                None => {}
             }
         }
+        found.sort_unstable();
+        wanted.sort_unstable_by_key(|wanted: &Wanted| wanted.block);
         let disk = self.cache.shared().map(Arc::downgrade);
         Reading { epoch, disk, data, found, wanted, answer }
     }

@@ -1,38 +1,34 @@
-//! What may take long, on threads of its own: opening backends and cache devices, proving that
-//! nobody wrote a backend, keeping generations.
-//!
-//! Results come back through a queue, and the waker makes the loop look.
+//! What may block, one by one: what it needs, what comes of it.
 
-use super::device::{self, OpenedDevice};
-use super::disks::{self, OpenedVolume, Taken};
-use super::migrate::{self, Arrival, MoveDone, MoveStep, WarmDone, WarmStep, WarmTask};
-use super::resize::RoomAsked;
-use super::returns::{self, Compared, Swept};
-use super::watch::Sizes;
-use super::writes::{Claims, Known, Subject};
+use super::threads::{Class, Job, Queue};
+use crate::dataplane::device::{self, OpenedDevice};
+use crate::dataplane::disks::{self, OpenedVolume, Taken};
+use crate::dataplane::migrate::{self, Arrival, MoveDone, MoveStep, WarmDone, WarmTask};
+use crate::dataplane::resize::RoomAsked;
+use crate::dataplane::returns::{self, Compared, Swept};
+use crate::dataplane::watch::Sizes;
+use crate::dataplane::writes::{Claims, Known, Subject};
 use cinnabar_backend::disk::{Disk, DiskError, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, Ledger, StateError};
 use cinnabar_backend::returning::{ReturnError, SnapNames};
-use cinnabar_backend::{Proof, ProofError, Waker};
+use cinnabar_backend::{Proof, ProofError};
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_messages::{
-    AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, VolumeConfig,
+    AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind, VolumeConfig,
 };
-use std::collections::VecDeque;
+use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Weak, mpsc};
-use std::time::{Duration, Instant};
+use std::sync::{Arc, Weak};
+use std::time::Instant;
 
-/// Tasks of those that queue that are under way at a time.
-const THREADS_MAX: usize = 8;
-/// Tries to open a volume that waits, under way at a time: those that hang keep a thread each.
-const TRIES_MAX: usize = 256;
+const NO_THREAD: &str = "no thread can be had for it";
+const NO_THREAD_HINT: &str = "raise the limit on threads (TasksMax=, pids.max, ulimit -u)";
 
 /// Something to be done.
-pub(super) enum Task {
+pub(in super::super) enum Task {
     /// Open a volume's backend.
     Open(Opening),
     /// Prove that nobody wrote the disk of this volume, which was detached.
@@ -56,6 +52,8 @@ pub(super) enum Task {
         options: OpenOptions,
         taken: Vec<Taken>,
     },
+    /// Close a cache device that was opened too late; it may hang.
+    Close(Box<OpenedDevice>),
     /// Ask how large these disks are now.
     Measure { cache: Option<Weak<Disk>>, volumes: Vec<(usize, u64, Weak<Disk>)> },
     /// Whether the file system of the cache has room for it to grow.
@@ -77,22 +75,22 @@ pub(super) enum Task {
 }
 
 /// A volume's backend that is to be opened.
-pub(super) struct Opening {
-    pub(super) config: Box<VolumeConfig>,
-    pub(super) options: OpenOptions,
-    pub(super) taken: Vec<Taken>,
+pub(in super::super) struct Opening {
+    pub(in super::super) config: Box<VolumeConfig>,
+    pub(in super::super) options: OpenOptions,
+    pub(in super::super) taken: Vec<Taken>,
     /// Who may have a claim to it.
-    pub(super) claims: Known,
+    pub(in super::super) claims: Known,
     /// Looks up its generation on this cache device, if there is one.
-    pub(super) keep: Option<(Ledger, Option<(DeviceId, PathBuf)>)>,
+    pub(in super::super) keep: Option<(Ledger, Option<(DeviceId, PathBuf)>)>,
     /// Of the operator who adds it.
-    pub(super) answer: Option<AnswerTo<()>>,
+    pub(in super::super) answer: Option<AnswerTo<()>>,
     /// Of a volume that waits.
-    pub(super) attempt: Option<u64>,
+    pub(in super::super) attempt: Option<u64>,
 }
 
 /// What came of it.
-pub(super) enum Finished {
+pub(in super::super) enum Finished {
     Opened {
         name: String,
         result: Result<Box<OpenedVolume>, StartError>,
@@ -116,6 +114,7 @@ pub(super) enum Finished {
         id: ReplacementId,
         result: Result<Box<OpenedDevice>, CommandError>,
     },
+    Closed,
     Compared {
         subject: Subject,
         result: Compared,
@@ -152,198 +151,74 @@ pub(super) enum Finished {
     },
 }
 
-/// See the module.
-pub(super) struct Background {
-    waiting: VecDeque<Task>,
-    /// Of those that queue.
-    running: usize,
-    /// The same for tries to open volumes that wait: nobody waits for them.
-    tries: VecDeque<Task>,
-    trying: usize,
-    /// Of those that don't.
-    urgent: usize,
-    /// Cache devices that are being opened; those that hang keep a thread each.
-    pub(super) devices: usize,
-    /// Blocks that are being read for other hosts, by request.
-    pub(super) reads: usize,
-    sender: mpsc::Sender<Finished>,
-    receiver: mpsc::Receiver<Finished>,
-    waker: Waker,
-}
+impl Job for Task {
+    type Done = Finished;
 
-impl Background {
-    pub(super) fn new(waker: Waker) -> Self {
-        let (sender, receiver) = mpsc::channel();
-        Self {
-            waiting: VecDeque::new(),
-            running: 0,
-            tries: VecDeque::new(),
-            trying: 0,
-            urgent: 0,
-            devices: 0,
-            reads: 0,
-            sender,
-            receiver,
-            waker,
-        }
-    }
-
-    /// Starts a task. What a guest may wait for never queues behind what waits for another process's lock;
-    /// there is at most one such task for each volume.
-    pub(super) fn start(&mut self, task: Task) {
-        if task.is_urgent() {
-            self.urgent += 1;
-            self.spawn(task);
-        } else if matches!(task, Task::Measure { .. } | Task::AskRoom(_) | Task::Warm(_))
-            || matches!(task, Task::Compare { .. } | Task::Sweep { .. })
-            || task.only_asks()
-        {
-            self.reads += usize::from(is_reading(&task));
-            self.spawn(task);
-        } else if matches!(task, Task::OpenDevice { .. }) {
-            self.devices += 1;
-            self.spawn(task);
-        } else {
-            let queue = if task.is_try() { &mut self.tries } else { &mut self.waiting };
-            queue.push_back(task);
-            self.fill();
-        }
-    }
-
-    /// Takes something that is finished.
-    pub(super) fn take(&mut self) -> Option<Finished> {
-        let finished = self.receiver.try_recv().ok()?;
-        self.count(&finished);
-        Some(finished)
-    }
-
-    /// Waits for the end of a try, at the start when there is nothing else to do.
-    pub(super) fn opened_within(
-        &mut self,
-        wait_max: Duration,
-    ) -> Option<(u64, Result<Box<OpenedVolume>, StartError>)> {
-        let finished = self.receiver.recv_timeout(wait_max).ok()?;
-        self.count(&finished);
-        match finished {
-            Finished::Opened { result, attempt: Some(attempt), .. } => Some((attempt, result)),
-            _ => None,
-        }
-    }
-
-    fn count(&mut self, finished: &Finished) {
-        if finished.is_urgent() {
-            self.urgent -= 1;
-        } else if let Finished::Warm { what, .. } = finished {
-            self.reads -= usize::from(matches!(what, WarmDone::Read(..)));
-        } else if matches!(finished, Finished::Measured(_) | Finished::RoomKnown(..))
-            || matches!(finished, Finished::Compared { .. } | Finished::Swept { .. })
-            || finished.only_asked()
-        {
-            // Not counted: nobody waits for it, a stop neither.
-        } else if matches!(finished, Finished::DeviceOpened { .. }) {
-            self.devices -= 1;
-        } else if matches!(finished, Finished::Opened { attempt: Some(_), .. }) {
-            self.trying -= 1;
-        } else {
-            self.running -= 1;
-        }
-        self.fill();
-    }
-
-    /// Nothing waits or runs that has to be brought to an end.
-    pub(super) fn is_idle(&self) -> bool {
-        self.running == 0 && self.urgent == 0 && self.waiting.is_empty()
-    }
-
-    fn fill(&mut self) {
-        while self.running < THREADS_MAX {
-            let Some(task) = self.waiting.pop_front() else { break };
-            self.running += 1;
-            self.spawn(task);
-        }
-        while self.trying < TRIES_MAX {
-            let Some(task) = self.tries.pop_front() else { break };
-            self.trying += 1;
-            self.spawn(task);
-        }
-    }
-
-    fn spawn(&self, task: Task) {
-        let (sender, waker) = (self.sender.clone(), self.waker.clone());
-        // A thread that can't be had would drop the task and its answer: do it here then.
-        let slot = Arc::new(std::sync::Mutex::new(Some(task)));
-        let theirs = Arc::clone(&slot);
-        let work = move || {
-            let task = theirs.lock().ok().and_then(|mut slot| slot.take());
-            if let Some(task) = task {
-                // The loop may be gone; then nobody wants to know.
-                let _ = sender.send(task.run());
-                waker.wake();
-            }
-        };
-        let thread = std::thread::Builder::new().name("cinnabar-slow".into());
-        if let Err(error) = thread.spawn(work) {
-            tracing::warn!(%error, "no thread for a slow operation; the data thread does it");
-            if let Some(task) = slot.lock().ok().and_then(|mut slot| slot.take()) {
-                let _ = self.sender.send(task.run_here());
-                self.waker.wake();
-            }
-        }
-    }
-}
-
-impl Task {
-    fn is_urgent(&self) -> bool {
-        matches!(
-            self,
-            Self::Prove { .. }
-                | Self::BumpGeneration { .. }
-                | Self::Entrust { .. }
-                | Self::Grow { .. }
-                | Self::Claim { .. }
-                | Self::Unclaim { .. }
-                | Self::Discard { .. }
-        ) || matches!(self, Self::Move { step, .. } if !step.only_asks())
-    }
-
-    /// A question to another host, or to storage that may be silent: nothing comes of it but an answer.
-    fn only_asks(&self) -> bool {
-        matches!(self, Self::Move { step, .. } if step.only_asks())
-    }
-
-    /// Does it on the data thread, which must not wait for another host, nor compare images.
-    fn run_here(self) -> Finished {
+    /// What guests or engines wait for goes first, and never behind what waits for another process's
+    /// lock. A stop waits for nothing that is only asked.
+    fn place(&self) -> (Class, Option<Queue>) {
         match self {
+            Self::Prove { volume, .. } | Self::Grow { volume, .. } => {
+                (Class::Urgent, Some(Queue::Volume(*volume)))
+            }
+            Self::Claim { subject, .. } | Self::Unclaim { subject, .. } => {
+                (Class::Urgent, Some(Queue::Claim(subject.number())))
+            }
+            Self::BumpGeneration { .. } | Self::Entrust { .. } | Self::Disown { .. } => {
+                (Class::State, Some(Queue::State))
+            }
+            Self::Discard { .. } => (Class::Urgent, None),
+            Self::Move { step, .. } if step.only_asks() => (Class::Question, None),
+            // An operator's command must not wait for a volume that is being locked.
+            Self::Move { subject, step } => {
+                (Class::Urgent, step.is_kept().then(|| Queue::Move(subject.number())))
+            }
+            Self::Take { volume, .. } => (Class::Usual, Some(Queue::Volume(*volume))),
+            Self::Open(Opening { attempt: None, .. }) => (Class::Usual, None),
+            Self::Open(Opening { attempt: Some(_), .. }) => (Class::Try, None),
+            Self::OpenDevice { .. } => (Class::Device, None),
+            Self::Close(_)
+            | Self::Measure { .. }
+            | Self::AskRoom(_)
+            | Self::Warm(_)
+            | Self::Compare { .. }
+            | Self::Sweep { .. } => (Class::Question, None),
+        }
+    }
+
+    fn give_up(self) -> Result<Finished, Self> {
+        Ok(match self {
+            // The engine asks again, a period later.
+            Self::Prove { volume, .. } => {
+                let result = Err(ProofError::Flush(Errno::TIMEDOUT));
+                Finished::Proved { volume, result }
+            }
             Self::Warm(WarmTask { of, step }) => Finished::Warm { task: of, what: step.give_up() },
             Self::Compare { subject, .. } => {
                 Finished::Compared { subject, result: Err(ReturnError::GivenUp) }
             }
             Self::Sweep { subject, .. } => Finished::Swept { subject, swept: Swept::default() },
-            task => task.run(),
-        }
-    }
-
-    const fn is_try(&self) -> bool {
-        matches!(self, Self::Open(Opening { attempt: Some(_), .. }))
+            // An operator has an answer.
+            Self::Open(Opening { config, answer: answer @ Some(_), attempt, .. }) => {
+                let (name, kind) = (config.name, StartErrorKind::Resources);
+                let subject = cinnabar_messages::Subject::Volume(name.clone());
+                let error = StartError::new(kind, subject, NO_THREAD, NO_THREAD_HINT);
+                Finished::Opened { name, result: Err(error), answer, attempt }
+            }
+            Self::OpenDevice { id, .. } => Finished::DeviceOpened { id, result: Err(no_thread()) },
+            Self::Grow { volume, attachment, answer, .. } => {
+                Finished::Grown { volume, attachment, result: Err(no_thread()), answer }
+            }
+            waits => return Err(waits),
+        })
     }
 
     fn run(self) -> Finished {
         match self {
-            Self::Open(Opening { config, options, taken, claims, keep, answer, attempt }) => {
-                let name = config.name.clone();
-                let open = || {
-                    let mut opened = migrate::open(&config, &options, &taken, &claims)?;
-                    if let Some((ledger, device)) = &keep {
-                        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
-                        let names = std::slice::from_ref(&name);
-                        let kept = ledger.with(|state| state.attach(names, device));
-                        opened.generation = kept.map_err(|error| disks::state_error(&error))?[0];
-                        (opened.kept, opened.kept_on) = (true, device.map(|(id, _)| id));
-                    }
-                    Ok(Box::new(opened))
-                };
-                let result = open();
-                Finished::Opened { name, result, answer, attempt }
+            Self::Open(opening) => {
+                let result = opened(&opening);
+                let Opening { config, answer, attempt, .. } = opening;
+                Finished::Opened { name: config.name, result, answer, attempt }
             }
             Self::Take { volume, disk, snap } => {
                 Finished::Taken { volume, proof: taken(disk, snap.as_ref()) }
@@ -391,11 +266,29 @@ impl Task {
             }
             Self::Move { subject, step } => Finished::Moved { subject, what: step.run() },
             Self::Warm(WarmTask { of, step }) => Finished::Warm { task: of, what: step.run() },
+            Self::Close(late) => {
+                drop(late);
+                Finished::Closed
+            }
             Self::Entrust { ledger, names, device, path } => {
                 Finished::Entrusted(ledger.with(|state| state.entrust(&names, device, &path)))
             }
         }
     }
+}
+
+/// Opens a volume's back end, and looks up its generation.
+fn opened(opening: &Opening) -> Result<Box<OpenedVolume>, StartError> {
+    let Opening { config, options, taken, claims, keep, .. } = opening;
+    let mut opened = migrate::open(config, options, taken, claims)?;
+    if let Some((ledger, device)) = keep {
+        let device = device.as_ref().map(|(id, path)| (*id, path.as_path()));
+        let names = std::slice::from_ref(&config.name);
+        let kept = ledger.with(|state| state.attach(names, device));
+        opened.generation = kept.map_err(|error| disks::state_error(&error))?[0];
+        (opened.kept, opened.kept_on) = (true, device.map(|(id, _)| id));
+    }
+    Ok(Box::new(opened))
 }
 
 /// The proof of a disk that is let go of.
@@ -417,8 +310,8 @@ fn taken(disk: Arc<Disk>, snap: Option<&(SnapNames, Instant)>) -> Option<ProofTo
     proof
 }
 
-const fn is_reading(task: &Task) -> bool {
-    matches!(task, Task::Warm(WarmTask { step: WarmStep::Read(_), .. }))
+fn no_thread() -> CommandError {
+    CommandError::new(CommandErrorKind::Limit, NO_THREAD, NO_THREAD_HINT)
 }
 
 /// The disk is let go of before the loop hears of it.
@@ -431,7 +324,7 @@ fn proved(disk: Arc<Disk>) -> Result<Option<ProofToken>, ProofError> {
 fn ask_room(asked: &RoomAsked) -> Result<(), DiskError> {
     let Some(disk) = asked.disk.upgrade() else { return Ok(()) };
     #[cfg(test)]
-    super::tests::resizing::file_system(disk.path(), asked.bytes)?;
+    crate::dataplane::tests::resizing::file_system(disk.path(), asked.bytes)?;
     disk.check_room(asked.bytes)
 }
 
@@ -454,23 +347,4 @@ fn grown(disk: &Weak<Disk>) -> Result<(u64, Option<ProofToken>), CommandError> {
         None
     });
     Ok((size, proof))
-}
-
-impl Finished {
-    const fn is_urgent(&self) -> bool {
-        matches!(
-            self,
-            Self::Proved { .. }
-                | Self::GenerationsBumped(_)
-                | Self::Entrusted(_)
-                | Self::Grown { .. }
-                | Self::Claimed { .. }
-                | Self::Unclaimed(_)
-                | Self::Discarded { .. }
-        ) || matches!(self, Self::Moved { what, .. } if !what.only_asked())
-    }
-
-    const fn only_asked(&self) -> bool {
-        matches!(self, Self::Moved { what, .. } if what.only_asked())
-    }
 }
