@@ -1,7 +1,6 @@
 //! The addresses of HTTP: metrics and page, and other hosts' daemons. Any account of this host may take a port
 //! while the daemon does not run. Guests must not be without disks for that: the address is waited for.
 
-use super::run::RunError;
 use std::io;
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -24,7 +23,7 @@ impl HttpAddress {
     ///
     /// # Errors
     /// If this host can't listen there.
-    pub(crate) fn bind(at: SocketAddr) -> Result<Self, RunError> {
+    pub(crate) fn bind(at: SocketAddr) -> io::Result<Self> {
         match listen(at) {
             Ok(listener) => Ok(Self { at, listener: Some(listener) }),
             Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
@@ -34,7 +33,7 @@ impl HttpAddress {
                 );
                 Ok(Self { at, listener: None })
             }
-            Err(source) => Err(RunError::Http { address: at, source }),
+            Err(error) => Err(error),
         }
     }
 
@@ -82,6 +81,7 @@ mod tests {
     #[tokio::test]
     async fn an_address_of_another_host_is_a_mistake() {
         let error = HttpAddress::bind("192.0.2.1:9320".parse().expect("an address"));
-        assert_eq!(error.expect_err("it is not ours").exit_code(), 2);
+        let error = error.expect_err("it is not ours");
+        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
     }
 }

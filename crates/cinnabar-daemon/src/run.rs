@@ -145,15 +145,12 @@ pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunEr
         ControlSocket::bind(socket, socket_group.as_deref())?
     };
     let (api, peers) = (config.control.api.as_ref(), config.control.peers.as_ref());
-    let tokens =
-        [api.and_then(|api| api.token_file.as_ref()), peers.map(|peers| &peers.token_file)];
-    for path in tokens.into_iter().flatten() {
-        // Read again for each change; here for the operator, who sees what is wrong with it.
-        Token::read(path).map_err(|source| RunError::Token { path: path.clone(), source })?;
-    }
+    check_tokens(&config.control)?;
     let tls = load_tls(config)?;
-    let http = config.control.http.map(HttpAddress::bind).transpose()?;
-    let at = peers.map(|peers| HttpAddress::bind(peers.address)).transpose()?;
+    let listen =
+        |address| HttpAddress::bind(address).map_err(|source| RunError::Http { address, source });
+    let http = config.control.http.map(listen).transpose()?;
+    let at = peers.map(|peers| listen(peers.address)).transpose()?;
     let result = runtime.block_on(async {
         let control = Control::new(
             config.base.clone(),
@@ -203,6 +200,16 @@ pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunEr
     // Connections and a start that was given up are not waited for.
     runtime.shutdown_background();
     result
+}
+
+/// Token files are read again for each change; here for the operator, who sees what is wrong with them.
+fn check_tokens(control: &ControlConfig) -> Result<(), RunError> {
+    let api = control.api.as_ref().and_then(|api| api.token_file.as_ref());
+    let peers = control.peers.as_ref().map(|peers| &peers.token_file);
+    for path in [api, peers].into_iter().flatten() {
+        Token::read(path).map_err(|source| RunError::Token { path: path.clone(), source })?;
+    }
+    Ok(())
 }
 
 /// The certificates, if the configuration has some.
