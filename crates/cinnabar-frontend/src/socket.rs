@@ -25,8 +25,11 @@ pub(crate) const QUEUE_LEN: i32 = 128;
 const MODE: u32 = 0o660;
 /// How often a place is tried that others take at the same time.
 const PLACINGS: u32 = 16;
-/// How often a folder is made that others sweep at once, or that is there already.
-const MAKINGS: u32 = 10_000;
+/// How often a folder is made that others sweep at once, or that is there already. A tenant may have taken the
+/// next names in a folder of its own, and a data thread waits for the last try.
+const MAKINGS: u32 = 64;
+/// Numbers of the folders that this process has made.
+static MADE: AtomicU64 = AtomicU64::new(0);
 /// Bytes for the entry of one group, members included; a group that does not fit is not found.
 const GROUP_BYTES_MAX: usize = 1 << 20;
 
@@ -182,7 +185,7 @@ impl Den {
         let folder = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let parent = open(parent, folder, Mode::empty())?;
         sweep::sweep(&parent);
-        let (name, fd) = Self::make(&parent)?;
+        let (name, fd) = Self::make(&parent, || MADE.fetch_add(1, Ordering::Relaxed))?;
         let den = Self { parent, name, fd, socket };
         // A user who may write to the parent may have put another folder in its place.
         let stat = rustix::fs::fstat(&den.fd)?;
@@ -191,11 +194,13 @@ impl Den {
         if ours && others.is_empty() { Ok(den) } else { Err(Errno::PERM) }
     }
 
-    /// Makes the folder, and holds on to it.
-    fn make(parent: &OwnedFd) -> rustix::io::Result<(String, OwnedFd)> {
-        static MADE: AtomicU64 = AtomicU64::new(0);
+    /// Makes the folder under a name with the next number that is free, and holds on to it.
+    fn make(
+        parent: &OwnedFd,
+        mut number: impl FnMut() -> u64,
+    ) -> rustix::io::Result<(String, OwnedFd)> {
         for _ in 0..MAKINGS {
-            let name = sweep::name(MADE.fetch_add(1, Ordering::Relaxed));
+            let name = sweep::name(number());
             match mkdirat(parent, &name, Mode::RWXU) {
                 // Of an earlier process of this number, which was killed.
                 Err(Errno::EXIST) => continue,
@@ -468,6 +473,22 @@ mod tests {
             UnixListener::new(&path, &SocketAccess { mode: Some(0o1777), group: None, tls: None });
         assert!(matches!(error, Err(ListenError::Mode(0o1777))));
         assert!(!path.exists());
+    }
+
+    #[test]
+    fn names_that_are_taken_are_tried_a_bounded_number_of_times() {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join(sweep::name(7)), []).expect("a file");
+        let parent = OwnedFd::from(std::fs::File::open(folder.path()).expect("it is there"));
+        let mut tried = 0;
+        let made = Den::make(&parent, || {
+            tried += 1;
+            7
+        });
+        assert_eq!((made.map(drop), tried), (Err(Errno::EXIST), MAKINGS));
+        let mut numbers = [7, 7, 8].into_iter();
+        let made = Den::make(&parent, || numbers.next().expect("the third one is free"));
+        assert_eq!(made.expect("a folder").0, sweep::name(8));
     }
 
     fn listen_here(path: &Path) -> Result<UnixListener, ListenError> {

@@ -192,7 +192,7 @@ pub enum Message {
     },
     /// A volume comes from the other host.
     MigrateIn {
-        /// Which: one that may move, or with a peer one that waits for its back end.
+        /// Which: one that may move, or with a peer one that waits for its back end or address.
         name: String,
         /// The other daemon; `None`: as it is.
         peer: Option<Peer>,

@@ -2,7 +2,7 @@
 //! fixed size, and what is said beside it.
 //!
 //! Made by the data plane, which keeps the [`Tap`]; the control plane sends out what comes from the
-//! [`Feed`]. The data thread never waits and never wakes anybody: what does not fit is counted and
+//! [`Feed`]. The data thread never waits and wakes no thread: what does not fit is counted and
 //! forgotten, and the reader polls.
 
 use cinnabar_trace::Record;

@@ -19,6 +19,8 @@ pub struct StartError {
     pub hint: String,
     /// What the backend is that could not be opened, where that is known.
     pub backend: Option<Identity>,
+    /// It is the volume's NBD address that was refused: no export can be reached there for now.
+    pub nbd_refused: bool,
 }
 
 /// Kinds of [`StartError`]. Those of back ends and addresses end a `volume add`; at the start the volume waits
@@ -51,10 +53,11 @@ pub enum StartErrorKind {
     BackendTwice,
     /// Something else is at the address of a volume: a process that listens, or a file (2).
     AddressInUse,
-    /// The address of a volume can't be bound for now: its folder or the host's address is not there, or may
-    /// not be used (2).
+    /// The address of a volume can't be bound for now: its folder or the host's address is not there, its folder
+    /// may not be used, or the process is out of what it takes (2).
     AddressAway,
-    /// The address of a volume can't be bound as it is configured (2).
+    /// The address of a volume can't be bound as it is configured, such as a port that the process may not
+    /// use (2).
     AddressInvalid,
     /// Any other setting that can't be used, e.g. minimums beyond 80 % or `io = "uring"` where
     /// it is refused (2).
@@ -69,7 +72,7 @@ pub enum StartErrorKind {
 
 impl StartErrorKind {
     /// Whether it may pass without a change of the configuration: a volume that fails in this way
-    /// waits, and keeps nobody else from being served.
+    /// waits, and others are served meanwhile.
     pub const fn may_pass(self) -> bool {
         matches!(
             self,
@@ -107,6 +110,7 @@ impl StartError {
         message: impl Into<String>,
         hint: impl Into<String>,
     ) -> Self {
-        Self { kind, subject, message: message.into(), hint: hint.into(), backend: None }
+        let (message, hint) = (message.into(), hint.into());
+        Self { kind, subject, message, hint, backend: None, nbd_refused: false }
     }
 }

@@ -143,7 +143,7 @@ fn of_volume(volume: &VolumeReport, all: &mut Vec<Alert>) {
         State::Failed => add(Level::Error, format!("does not serve: {reason}."), ""),
         State::Waiting => {
             let hint = "It is tried again by itself.";
-            add(Level::Error, format!("waits for its back end: {reason}."), hint);
+            add(Level::Error, format!("is waiting: {reason}."), hint);
         }
         State::Degraded => add(Level::Warning, format!("is degraded: {reason}."), ""),
         _ => {}

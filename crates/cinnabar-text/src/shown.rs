@@ -1,4 +1,4 @@
-//! Text that reads as what it is: a name may hold characters that nobody sees, or that turn what stands
+//! Text that reads as what it is: a name may hold characters that can't be seen, or that turn what stands
 //! beside them around, so that one volume looks like another. They are printed as `\u{202e}`.
 //!
 //! Names are kept as they are, and JSON has them so.

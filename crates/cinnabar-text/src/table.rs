@@ -53,11 +53,12 @@ impl Table {
     }
 
     /// The table as text of at most `room` columns, if that can be done; `None`: all there is. Characters of
-    /// its cells that nobody sees are [written out](shown()).
+    /// its cells that can't be seen are [written out](shown()).
     pub fn render(&self, room: Option<usize>) -> String {
         let cells = |row: &Vec<String>| row.iter().map(|cell| shown(cell).into_owned()).collect();
         let rows = self.rows.iter().map(cells).collect();
-        Self { rows, ..self.clone() }.rendered(room)
+        let (header, left, least) = (self.header.clone(), self.left, self.least);
+        Self { left, header, rows, least, ..Self::default() }.rendered(room)
     }
 
     fn rendered(&self, room: Option<usize>) -> String {

@@ -2,9 +2,9 @@
 //! each is served as soon as its back end can be opened and its address is free.
 //!
 //! A storage server that is down, a file system that is not mounted or a disk that another host
-//! still holds costs the guests on it their disks, and nobody else's. What is wrong in the
+//! still holds costs the guests on it their disks, and no other guests. What is wrong in the
 //! configuration itself ([`StartErrorKind::may_pass`]) still ends the start. A tenant who owns the folder of
-//! a socket, or an account that takes a port, costs the guests of that volume their disk, and nobody else's.
+//! a socket, or an account that takes a port, costs the guests of that volume their disk, and no other guests.
 //!
 //! NBD clients of a volume that waits find its socket, and are turned away with the reason; a
 //! vhost-user socket appears with the volume, for that protocol has no words for a reason.
@@ -51,6 +51,8 @@ struct Absent {
     trying: Option<u64>,
     /// Its place at the NBD server.
     stand_in: Option<ExportId>,
+    /// Its NBD address was refused by the last try: a stand-in would not get it either.
+    nbd_refused: bool,
     /// The data thread that has it.
     thread: usize,
     /// Who wants it as a standby.
@@ -68,6 +70,7 @@ impl Absent {
             next_try: after(now, pause(1)),
             trying: None,
             stand_in: None,
+            nbd_refused: false,
             thread: 0,
             asker: None,
         }
@@ -147,16 +150,12 @@ impl Plane {
                 answer: None,
                 attempt: Some(attempt),
             }));
+            let reason = "the back end does not answer".to_owned();
             self.absents.list.push(Absent {
-                config: Box::new(volume.clone()),
-                reason: "the back end does not answer".to_owned(),
-                since,
                 tries: 0,
                 next_try: since,
                 trying: Some(attempt),
-                stand_in: None,
-                thread: 0,
-                asker: None,
+                ..Absent::new(volume.clone(), reason, since)
             });
         }
         let mut results = self.first_tries(config, first)?;
@@ -205,6 +204,9 @@ impl Plane {
     /// Puts up the stand-ins of volumes that wait, where that can be done now.
     pub(super) fn listen_for_absents(&mut self) -> Result<(), StartError> {
         for at in 0..self.absents.list.len() {
+            if self.absents.list[at].nbd_refused {
+                continue;
+            }
             match self.stand_in(at) {
                 Err(error) if error.kind.is_of_address() => no_socket(&error),
                 result => result?,
@@ -223,7 +225,8 @@ impl Plane {
             hint = error.hint,
             "the volume waits for its address; others are served, it is tried again"
         );
-        self.absents.list.push(Absent::new(config, reason, now));
+        let nbd_refused = error.nbd_refused;
+        self.absents.list.push(Absent { nbd_refused, ..Absent::new(config, reason, now) });
     }
 
     /// Clients of a volume that waits are told so.
@@ -245,7 +248,7 @@ impl Plane {
             read_only: true,
             min_block_bytes: SECTOR_BYTES as u32,
             shared: true,
-            description: "waits for its back end".to_owned(),
+            description: "waiting: not served yet".to_owned(),
         };
         let thread = self.thread_at(&config).unwrap_or(0);
         self.absents.list[at].thread = thread;
@@ -393,6 +396,7 @@ impl Plane {
             let _ = asker.send(Err(command_error(error)));
         }
         absent.tries += 1;
+        absent.nbd_refused = error.nbd_refused;
         let pause = pause(absent.tries);
         absent.next_try = after(now, pause);
         let reason = error.message.clone();
@@ -419,10 +423,11 @@ impl Plane {
                 move |hands| hands.front.nbd.set_unavailable(id, same),
             );
         } else if absent.tries > 1
+            && !absent.nbd_refused
             && let Err(error) = self.stand_in(at)
         {
             // After its first try all have theirs, as far as that could be done. What keeps it from one may
-            // have gone since; if it is what the volume waits for, it is told as the reason.
+            // have gone since; where this try has just met it, it is the reason, and is not met twice.
             tracing::debug!(reason = %error, "clients of a volume that waits find no socket");
         }
     }
@@ -482,7 +487,7 @@ fn no_socket(error: &StartError) {
 
 /// What clients read: one line, of a length that the protocol allows.
 fn turned_away(name: &str, reason: &str) -> String {
-    let text = format!("volume {name:?} waits for its back end: {reason}");
+    let text = format!("volume {name:?} is waiting, not served yet: {reason}");
     text.chars().filter(|c| !c.is_control()).take(1000).collect()
 }
 

@@ -7,13 +7,17 @@ use super::front::Front;
 use super::plane::Plane;
 use super::volume::export_of;
 use cinnabar_engine::units::SECTOR_BYTES;
-use cinnabar_frontend::nbd::{Export, StartTls};
+use cinnabar_frontend::nbd::{Address, Export, StartTls};
 use cinnabar_frontend::{ListenError, vhost};
 use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
+use rustix::io::Errno;
+use std::io;
 use std::sync::Arc;
 
 /// Most queues of a device: as many as a guest has processors that do I/O at a time.
 const QUEUES_MAX: u16 = 16;
+/// Hint for an address that can't be used as it is configured.
+const ANOTHER: &str = "choose a socket path in a folder that exists, or an address of this host";
 
 impl Plane {
     /// Of all threads' clients, before any of them listens.
@@ -70,10 +74,10 @@ impl Front {
         let Some(address) = &config.nbd else { return Ok(()) };
         let id = export.id;
         self.nbd.add_export(export).map_err(|error| impossible(config, &error))?;
-        self.nbd
-            .listen_with(address, &config.socket, &[id])
-            .map(drop)
-            .map_err(|error| unreachable_at(config, &format!("nbd {address}"), &error))
+        self.nbd.listen_with(address, &config.socket, &[id]).map(drop).map_err(|error| {
+            let error = unreachable_at(config, &format!("nbd {address}"), &error);
+            StartError { nbd_refused: true, ..error }
+        })
     }
 
     fn listen_vhost(
@@ -119,10 +123,7 @@ fn unreachable_at(config: &VolumeConfig, at: &str, error: &ListenError) -> Start
         ListenError::NotASocket(_) => {
             (StartErrorKind::AddressInUse, "move the file away, or choose another path")
         }
-        ListenError::Io { .. } => (
-            StartErrorKind::AddressAway,
-            "choose a socket path in a folder that exists, or an address of this host",
-        ),
+        ListenError::Io { address, source } => refused_by_system(address, source),
         ListenError::NoGroup(_) => (
             StartErrorKind::AddressInvalid,
             "socket_group names a group of this host, or its number: getent group lists them",
@@ -138,14 +139,79 @@ fn unreachable_at(config: &VolumeConfig, at: &str, error: &ListenError) -> Start
         ListenError::Mode(_) => {
             (StartErrorKind::AddressInvalid, "write it in octal, such as socket_mode = \"0660\"")
         }
-        _ => (
-            StartErrorKind::AddressInvalid,
-            "choose a socket path in a folder that exists, or an address of this host",
-        ),
+        _ => (StartErrorKind::AddressInvalid, ANOTHER),
     };
     let mut message = format!("{at}: {error}");
     if let Some(source) = std::error::Error::source(error) {
         message = format!("{message}: {source}");
     }
     StartError::new(kind, Subject::Volume(config.name.clone()), message, hint)
+}
+
+/// What the system says of an address: whether that may pass, and what helps.
+///
+/// A port is the operator's alone, so one that the daemon may not use is a mistake of the configuration. The folder
+/// of a socket may be a tenant's, who can have every call in it fail: that costs the volume its service, and never
+/// ends the start.
+fn refused_by_system(address: &Address, source: &io::Error) -> (StartErrorKind, &'static str) {
+    use StartErrorKind::{AddressAway, AddressInvalid};
+    match (address, Errno::from_io_error(source).unwrap_or(Errno::IO)) {
+        (_, Errno::MFILE | Errno::NFILE) => {
+            (AddressAway, "raise the limit on open files (LimitNOFILE= in the daemon's unit)")
+        }
+        (_, Errno::NOBUFS | Errno::NOMEM) => (AddressAway, "the host is short of memory"),
+        (Address::Tcp(_), Errno::ADDRNOTAVAIL | Errno::NETDOWN) => {
+            (AddressAway, "bring the address up on this host, or choose one that it has")
+        }
+        (Address::Tcp(_), Errno::ACCESS | Errno::PERM) => (
+            AddressInvalid,
+            "choose a port above 1023, or let the daemon have those below (CAP_NET_BIND_SERVICE)",
+        ),
+        (Address::Tcp(_), _) => (AddressInvalid, ANOTHER),
+        (Address::Unix(_), Errno::NOENT | Errno::NOTDIR | Errno::LOOP) => {
+            (AddressAway, "make the folder of the socket, or choose a path in one that exists")
+        }
+        (Address::Unix(_), Errno::ACCESS | Errno::PERM | Errno::ROFS) => {
+            (AddressAway, "let the daemon's account make files in the folder of the socket")
+        }
+        (Address::Unix(_), Errno::NOSPC | Errno::DQUOT) => {
+            (AddressAway, "make room on the file system of the socket's folder")
+        }
+        (Address::Unix(_), Errno::EXIST) => {
+            (AddressAway, "move what is called .cinnabar-* out of the socket's folder")
+        }
+        (Address::Unix(_), _) => (AddressAway, "choose a path in another folder"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_may_pass_is_waited_for_and_a_port_that_may_not_be_used_is_a_mistake() {
+        use StartErrorKind::{AddressAway, AddressInvalid};
+        let port = Address::Tcp(([127, 0, 0, 1], 809).into());
+        let socket = Address::Unix("vm1.sock".into());
+        for (address, errno, kind, part) in [
+            (&port, Errno::ACCESS, AddressInvalid, "CAP_NET_BIND_SERVICE"),
+            (&port, Errno::PERM, AddressInvalid, "CAP_NET_BIND_SERVICE"),
+            (&port, Errno::AFNOSUPPORT, AddressInvalid, "an address of this host"),
+            (&port, Errno::ADDRNOTAVAIL, AddressAway, "bring the address up"),
+            (&port, Errno::MFILE, AddressAway, "open files"),
+            (&socket, Errno::NFILE, AddressAway, "open files"),
+            (&socket, Errno::NOENT, AddressAway, "make the folder"),
+            (&socket, Errno::NOSPC, AddressAway, "make room"),
+            // A tenant's folder: what its owner can bring about does not end the start.
+            (&socket, Errno::ACCESS, AddressAway, "the daemon's account"),
+            (&socket, Errno::PERM, AddressAway, "the daemon's account"),
+            (&socket, Errno::EXIST, AddressAway, ".cinnabar-*"),
+            (&socket, Errno::INVAL, AddressAway, "another folder"),
+        ] {
+            let (found, hint) = refused_by_system(address, &errno.into());
+            assert_eq!(found, kind, "{address}: {errno}");
+            assert!(hint.contains(part), "{address}: {errno}: {hint}");
+            assert_eq!(found.may_pass(), kind == AddressAway);
+        }
+    }
 }

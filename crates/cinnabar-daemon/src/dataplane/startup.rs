@@ -249,6 +249,7 @@ impl Plane {
         blank: Option<&[Superblock]>,
     ) -> Result<(), StartError> {
         let keys = self.install_all(opened)?;
+        self.check_minimums()?;
         self.listen_for_absents()?;
         self.look_up_generations(&keys)?;
         self.open(config, blank)?;
@@ -276,6 +277,14 @@ impl Plane {
         Ok(())
     }
 
+    /// Refuses minimums of all configured volumes that can't be kept. Those that wait count, too: the one that came
+    /// last would wait without end.
+    fn check_minimums(&self) -> Result<(), StartError> {
+        self.check_capacity(self.capacity_blocks()).map_err(|problem| {
+            StartError::new(StartErrorKind::Settings, Subject::Cache, problem, "lower a share_min")
+        })
+    }
+
     /// Installs the configured volumes; gives their keys, in their order. Those that move come first: the
     /// first thread has to have their addresses, which others may share. One whose address something else has
     /// waits, as one without its back end does.
@@ -296,7 +305,7 @@ impl Plane {
         Ok(keys)
     }
 
-    /// Makes an opened volume known to everybody but the engine.
+    /// Makes an opened volume known to all but the engine.
     pub(super) fn install(&mut self, opened: OpenedVolume) -> Result<usize, StartError> {
         self.check_parent(&opened)?;
         // Others may have been opened beside it, and a server may have several names.

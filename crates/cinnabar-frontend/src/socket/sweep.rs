@@ -17,6 +17,9 @@ use std::ffi::CStr;
 
 /// Their names: this, the number of the process, and a number of its own.
 const PREFIX: &str = ".cinnabar-";
+/// Entries of a folder that are looked at. The folder may be a tenant's, who may fill it, and a data thread waits
+/// for the last one.
+const LOOKED_AT_MAX: usize = 1024;
 
 /// The name of the `number`th folder of this process.
 pub(super) fn name(number: u64) -> String {
@@ -38,15 +41,19 @@ pub(super) fn claim(parent: &OwnedFd, name: &str) -> rustix::io::Result<Option<O
     }
 }
 
-/// Removes what was left behind in `parent`. Nothing depends on it, so errors are passed over.
-pub(super) fn sweep(parent: &OwnedFd) {
-    let Ok(parent) = open(parent, ".") else { return };
-    let Ok(entries) = Dir::read_from(&parent) else { return };
-    for entry in entries.flatten() {
+/// Removes what was left behind in `parent`, as far as it is among the first entries, and gives the number of
+/// those that were looked at. Nothing depends on it, so errors are passed over.
+pub(super) fn sweep(parent: &OwnedFd) -> usize {
+    let Ok(parent) = open(parent, ".") else { return 0 };
+    let Ok(entries) = Dir::read_from(&parent) else { return 0 };
+    let mut looked_at = 0;
+    for entry in entries.take(LOOKED_AT_MAX).flatten() {
+        looked_at += 1;
         if may_be_of_the_dead(entry.file_name()) {
             let _ = remove(&parent, entry.file_name());
         }
     }
+    looked_at
 }
 
 /// Whether no process here that makes folders under other names has this number.
@@ -196,6 +203,25 @@ mod tests {
             drop(listen(&folder.path().join("a.sock")));
             assert!(!den.exists());
         }
+    }
+
+    /// A tenant's folder held up a data thread, with all its guests.
+    #[test]
+    fn of_a_folder_full_of_names_a_bounded_number_is_looked_at() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let dead = dead();
+        let parent = OwnedFd::from(File::open(folder.path()).expect("it is there"));
+        leave(folder.path(), &format!(".cinnabar-{dead}-0"), 0o700);
+        assert_eq!(sweep(&parent), 3, "the folder itself, the one above it, and one in it");
+        assert!(entries(folder.path()).is_empty());
+        let names = 2 * LOOKED_AT_MAX;
+        for number in 0..names {
+            let name = format!(".cinnabar-{dead}-{number}");
+            std::fs::write(folder.path().join(name), []).expect("a file");
+        }
+        assert_eq!(sweep(&parent), LOOKED_AT_MAX);
+        drop(listen(&folder.path().join("a.sock")));
+        assert_eq!(entries(folder.path()).len(), names, "and a socket is made there");
     }
 
     #[test]

@@ -28,7 +28,7 @@ pub struct VolumeReport {
     pub state: State,
     /// Why it is not serving, or empty.
     pub reason: String,
-    /// How it waits for its back end; absent if it does not.
+    /// How it waits for its back end or its address; absent if it does not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waiting: Option<WaitingReport>,
     /// Where it lives.
@@ -320,10 +320,10 @@ impl From<PaceReason> for DestagePace {
     }
 }
 
-/// A volume waits for its back end.
+/// A volume waits: its back end can't be opened, or its address can't be used, as `reason` says.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, ToSchema)]
 pub struct WaitingReport {
-    /// Times its back end could not be opened.
+    /// Times it was tried in vain.
     pub tries: u32,
     /// For how long, in seconds.
     pub since_s: f64,

@@ -28,7 +28,7 @@ pub fn bytes(bytes: &[u8]) -> Result<(), Failure> {
     }
 }
 
-/// Writes text for people: characters in it that nobody sees are [written out](seen).
+/// Writes text for people: characters in it that can't be seen are [written out](seen).
 ///
 /// # Errors
 /// As [`bytes`].

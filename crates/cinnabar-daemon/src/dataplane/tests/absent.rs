@@ -30,7 +30,7 @@ fn remove(rig: &Rig, name: &str) -> Result<(), CommandErrorKind> {
 }
 
 #[test]
-fn an_absent_back_end_keeps_nobody_else_from_being_served() {
+fn an_absent_back_end_keeps_no_other_volume_from_being_served() {
     both(|io| {
         let mut rig = Rig::new(io, &["vm1", "vm2"]);
         std::fs::rename(rig.path("vm1.raw"), rig.path("away")).expect("it goes");
@@ -69,7 +69,7 @@ fn clients_of_a_volume_that_waits_are_turned_away_with_the_reason() {
     std::fs::remove_file(rig.path("vm1.raw")).expect("it was there");
     rig.start();
     let refused = super::client::Client::refusal(&rig.path("vm1.sock"), "vm1");
-    assert!(refused.contains("waits for its back end"), "{refused}");
+    assert!(refused.contains("is waiting, not served yet"), "{refused}");
     assert!(refused.contains("no such file"), "{refused}");
     assert_eq!(remove(&rig, "vm1"), Ok(()), "it can be given up");
     assert!(!rig.path("vm1.sock").exists());

@@ -2,7 +2,9 @@
 //! socket, and any account may take a port.
 
 use super::rig::{Rig, both, pattern};
-use cinnabar_messages::{IoMode, NbdAddress, StartErrorKind, State, Subject, VolumeStatus};
+use cinnabar_messages::{IoMode, NbdAddress, Share, StartErrorKind, State, Subject, VolumeStatus};
+use rustix::fs::inotify;
+use std::mem::MaybeUninit;
 use std::net::TcpListener;
 use std::os::unix::net::UnixListener;
 use std::path::Path;
@@ -71,7 +73,7 @@ fn what_is_in_the_way_of_a_socket_costs_that_volume_its_service_and_no_other() {
 }
 
 #[test]
-fn a_port_that_somebody_has_and_a_folder_that_is_not_there_are_waited_for() {
+fn a_port_that_is_taken_and_a_folder_that_is_not_there_are_waited_for() {
     both(|io| {
         let mut rig = Rig::new(io, &["vm1", "vm2", "vm3"]);
         let held = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -121,4 +123,54 @@ fn a_mistake_in_the_configuration_still_ends_the_start() {
     let error = rig.try_start().expect_err("there is no such group");
     assert_eq!(error.kind, StartErrorKind::AddressInvalid, "{error}");
     assert_eq!((error.subject, error.kind.exit_code()), (Subject::Volume("vm2".into()), 2));
+}
+
+/// They passed the start, and the volume waited without end for room that there never was.
+#[test]
+fn minimums_of_volumes_that_wait_count_at_the_start() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1", "vm2"]);
+    for volume in &mut rig.config.volumes {
+        volume.share_min = Share::Percent(50.0);
+    }
+    let path = rig.path("vm2.sock");
+    std::fs::write(&path, []).expect("a file");
+    let error = rig.try_start().expect_err("they sum to more than there is");
+    assert_eq!((error.kind, error.kind.exit_code()), (StartErrorKind::Settings, 2), "{error}");
+    assert!(error.message.contains("the minimums of all volumes"), "{error}");
+    assert!(!rig.path("vm1.sock").exists(), "nothing is left behind");
+    for volume in &mut rig.config.volumes {
+        volume.share_min = Share::Percent(40.0);
+    }
+    rig.start();
+    clear(&path);
+    once_served(&rig, "vm2");
+    assert!(rig.stop().clean);
+}
+
+/// Each try makes a folder beside the socket, in what may be a tenant's folder. It made two: the one that stands in for
+/// a volume that waits was refused for the same reason.
+#[test]
+fn an_address_that_is_refused_is_not_tried_twice_at_a_time() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1", "vm2"]);
+    let folder = rig.path("tenant");
+    std::fs::create_dir(&folder).expect("a folder");
+    let path = folder.join("vm2.sock");
+    std::fs::write(&path, []).expect("a file");
+    rig.config.volumes[1].nbd = Some(NbdAddress::Unix(path.clone()));
+    let flags = inotify::CreateFlags::NONBLOCK | inotify::CreateFlags::CLOEXEC;
+    let made = inotify::init(flags).expect("the kernel has it");
+    inotify::add_watch(&made, &folder, inotify::WatchFlags::CREATE).expect("it is there");
+    rig.start();
+    let tries = || of(&rig, "vm2").waiting.expect("it waits").tries;
+    while tries() < 2 {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let mut buffer = [MaybeUninit::uninit(); 4096];
+    let mut reader = inotify::Reader::new(&made, &mut buffer);
+    let folders = std::iter::from_fn(|| reader.next().ok().map(drop)).count();
+    let tries = tries();
+    assert!((2..=tries as usize).contains(&folders), "{folders} folders in {tries} tries");
+    clear(&path);
+    once_served(&rig, "vm2");
+    assert!(rig.stop().clean);
 }
