@@ -132,18 +132,18 @@ fn minimums_of_volumes_that_wait_count_at_the_start() {
     for volume in &mut rig.config.volumes {
         volume.share_min = Share::Percent(50.0);
     }
-    let path = rig.path("vm2.sock");
+    let path = rig.path("vm1.sock");
     std::fs::write(&path, []).expect("a file");
     let error = rig.try_start().expect_err("they sum to more than there is");
     assert_eq!((error.kind, error.kind.exit_code()), (StartErrorKind::Settings, 2), "{error}");
     assert!(error.message.contains("the minimums of all volumes"), "{error}");
-    assert!(!rig.path("vm1.sock").exists(), "nothing is left behind");
+    assert!(!rig.path("vm2.sock").exists(), "nothing is left behind");
     for volume in &mut rig.config.volumes {
-        volume.share_min = Share::Percent(40.0);
+        volume.share_min = Share::Percent(30.0);
     }
     rig.start();
     clear(&path);
-    once_served(&rig, "vm2");
+    once_served(&rig, "vm1");
     assert!(rig.stop().clean);
 }
 
