@@ -1,7 +1,8 @@
 //! Which account of this host a TCP connection comes from, by the kernel's table of sockets.
 //!
 //! Reading the table takes milliseconds on a host with many sockets. So what it says of other clients of the
-//! same port is kept: whoever connects meanwhile is in it, and a flood of connections is one read.
+//! same port is kept: a client that connects before a read begins is in that table, and a flood of connections
+//! costs few reads, of which one is under way at a time.
 
 use super::peer::Peer;
 use std::collections::BTreeMap;
@@ -10,64 +11,132 @@ use std::io::{BufRead, BufReader};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
-use tokio::time::{Instant, timeout};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::time::{Instant, sleep_until, timeout};
 
 /// The tables: a socket of IPv6 may have an address of IPv4.
 const TABLES: [&str; 2] = ["/proc/self/net/tcp", "/proc/self/net/tcp6"];
-/// States of sockets that still belong to a process: established, and the other side has closed it.
-const OWNED_STATES: [u8; 2] = [0x01, 0x08];
+/// States of sockets that may still belong to a process: established; the client has closed its direction
+/// (before and after the acknowledgement); the daemon has closed its own.
+const OWNED_STATES: [u8; 4] = [0x01, 0x04, 0x05, 0x08];
 
-/// A table is believed for so long: after that a client may have left, and another account may have its port.
+/// A table is believed for so long after its read has ended. A client may have left in that time, or during the
+/// read, and a client of another account may have its port. That does little harm: the account decides only
+/// whose places are counted, what is said of a port is used once, and another account can't choose whose port
+/// becomes free when.
 const BELIEVED_FOR: Duration = Duration::from_millis(500);
-/// Longest wait for a table: other clients wait as well, and one whose account is not known is served, too.
+/// Longest wait for a table: a client whose account is not known by then is served as one of an unknown account.
 const READ_MAX: Duration = Duration::from_secs(5);
+/// Between two reads there is as much time as the last one took, so that a flood of connections takes no more
+/// than half of a CPU's time, but no more than this.
+const REST_MAX: Duration = Duration::from_secs(1);
 
-/// Clients by their address and the one that they have connected to.
-type Table = BTreeMap<(SocketAddr, SocketAddr), u32>;
+/// A client's address and the one that it has connected to.
+type Pair = (SocketAddr, SocketAddr);
+/// Accounts of clients.
+type Table = BTreeMap<Pair, u32>;
 
-/// Accounts of clients, as of the last look.
-#[derive(Clone, Debug, Default)]
-pub(crate) struct Accounts(Arc<Mutex<Look>>);
+/// Accounts of clients of one port, as of the last read of the table.
+#[derive(Clone, Debug)]
+pub(crate) struct Accounts {
+    look: Arc<Mutex<Look>>,
+    /// Of the one read that may be under way, also after those who waited for it have given up.
+    turn: Arc<Semaphore>,
+}
 
-/// A look at the table.
+/// What the last read has found.
 #[derive(Debug, Default)]
 struct Look {
     clients: Table,
-    /// When it began; `None`: never.
-    at: Option<Instant>,
+    /// Reads that have begun.
+    begun: u64,
+    /// When the last one ended, and how long it took; `None`: there was none.
+    ended: Option<(Instant, Duration)>,
 }
 
 impl Accounts {
-    /// Who has connected from `client` to `own`.
-    pub(crate) async fn peer(&self, own: SocketAddr, client: SocketAddr) -> Peer {
-        let (own, client) = (canonical(own), canonical(client));
-        if !client.ip().is_loopback() && client.ip() != own.ip() {
-            return Peer::of_address(client.ip());
-        }
-        if let Some(account) = self.take(own, client) {
-            return Peer::Account(account);
-        }
-        let at = Some(Instant::now());
-        let table = tokio::task::spawn_blocking(move || read(own.port()));
-        let clients = timeout(READ_MAX, table).await.map(Result::unwrap_or_default);
-        let mut clients = clients.unwrap_or_default();
-        // However long that took: this client was there before it, and is still.
-        let account = clients.remove(&(client, own));
-        *self.lock() = Look { clients, at };
-        account.map_or(Peer::Unknown, Peer::Account)
+    /// Nothing is known yet.
+    pub(crate) fn new() -> Self {
+        Self { look: Arc::default(), turn: Arc::new(Semaphore::new(1)) }
     }
 
-    /// What is known of a client is used once.
-    fn take(&self, own: SocketAddr, client: SocketAddr) -> Option<u32> {
-        let mut look = self.lock();
-        if look.at.is_none_or(|at| at.elapsed() > BELIEVED_FOR) {
-            look.clients.clear();
+    /// The peer that has connected from `client` to `own`; `None` if it has left, which costs no read.
+    pub(crate) async fn peer(
+        &self,
+        own: SocketAddr,
+        client: SocketAddr,
+        has_left: impl Fn() -> bool,
+    ) -> Option<Peer> {
+        let pair = (canonical(client), canonical(own));
+        if !pair.0.ip().is_loopback() && pair.0.ip() != pair.1.ip() {
+            return Some(Peer::of_address(pair.0.ip()));
         }
-        look.clients.remove(&(client, own))
+        let before = self.lock().begun;
+        // Also of one that has left: another client may have its port next.
+        let account = self.take(pair, before);
+        if has_left() {
+            return None;
+        }
+        if let Some(account) = account {
+            return Some(Peer::Account(account));
+        }
+        let looks = self.look_up(pair, before, has_left);
+        timeout(READ_MAX, looks).await.unwrap_or(Some(Peer::Unknown))
+    }
+
+    /// Waits for a read that has begun since this client came, when `before` of them had, or makes one.
+    async fn look_up(&self, pair: Pair, before: u64, has_left: impl Fn() -> bool) -> Option<Peer> {
+        let turn = Arc::clone(&self.turn).acquire_owned().await.ok();
+        let mut account = self.take(pair, before);
+        let is_looked_up = account.is_some() || self.lock().begun > before;
+        if let (Some(turn), false) = (turn, is_looked_up) {
+            if has_left() {
+                return None;
+            }
+            // The turn ends behind this client's look at the table.
+            let _turn = self.read(turn, pair.1.port()).await;
+            account = self.take(pair, before);
+        }
+        Some(account.map_or(Peer::Unknown, Peer::Account))
+    }
+
+    /// Reads the table on another thread, which has the turn until it has ended; then the turn comes back.
+    async fn read(&self, turn: OwnedSemaphorePermit, port: u16) -> Option<OwnedSemaphorePermit> {
+        let ended = self.lock().ended;
+        if let Some((at, took)) = ended {
+            sleep_until(at + took.min(REST_MAX)).await;
+        }
+        self.lock().begun += 1;
+        let accounts = self.clone();
+        let reads = tokio::task::spawn_blocking(move || {
+            let at = Instant::now();
+            let clients = read(port);
+            let mut look = accounts.lock();
+            look.clients = clients;
+            look.ended = Some((Instant::now(), at.elapsed()));
+            drop(look);
+            turn
+        });
+        reads.await.ok()
+    }
+
+    /// What the last read says of a client, once. If that read began after the client came, when `before` of
+    /// them had begun, its age does not matter: the client was there.
+    fn take(&self, pair: Pair, before: u64) -> Option<u32> {
+        let mut look = self.lock();
+        let account = look.clients.remove(&pair)?;
+        let is_recent = look.ended.is_some_and(|(at, _)| at.elapsed() <= BELIEVED_FOR);
+        (look.begun > before || is_recent).then_some(account)
+    }
+
+    /// Reads of the table until now.
+    #[cfg(test)]
+    pub(crate) fn reads(&self) -> u64 {
+        self.lock().begun
     }
 
     fn lock(&self) -> MutexGuard<'_, Look> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.look.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -171,7 +240,8 @@ mod tests {
     #[test]
     fn what_belongs_to_no_process_and_what_is_no_line_is_left_out() {
         let of = |state, inode| line("127.0.0.1:1", "127.0.0.1:2", state, 0, inode);
-        assert!(parse(&of("08", 7)).is_some());
+        assert!(["01", "04", "05", "08"].iter().all(|state| parse(&of(state, 7)).is_some()));
+        assert_eq!(parse(&of("05", 0)), None, "its process has closed it, not just a direction");
         assert_eq!(parse(&of("06", 7)), None, "it waits for late segments");
         assert_eq!(parse(&of("01", 0)), None, "its process has closed it");
         let heading = "  sl  local_address rem_address   st tx_queue rx_queue tr tm->when retrnsmt";
@@ -185,17 +255,51 @@ mod tests {
         let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
         let own = listener.local_addr().expect("it is bound");
         let clients: Vec<TcpStream> =
-            (0..3).map(|_| TcpStream::connect(own).expect("it listens")).collect();
-        let accounts = Accounts::default();
+            (0..4).map(|_| TcpStream::connect(own).expect("it listens")).collect();
+        clients[3].shutdown(std::net::Shutdown::Write).expect("it is connected");
+        let accounts = Accounts::new();
         let us = Peer::Account(rustix::process::geteuid().as_raw());
         for client in &clients {
             let client = client.local_addr().expect("it is connected");
-            assert_eq!(accounts.peer(own, client).await, us);
+            assert_eq!(accounts.peer(own, client, || false).await, Some(us));
         }
-        let nobody = SocketAddr::new(own.ip(), 1);
-        assert_eq!(accounts.peer(own, nobody).await, Peer::Unknown);
+        let unused = SocketAddr::new(own.ip(), 1);
+        assert_eq!(accounts.peer(own, unused, || false).await, Some(Peer::Unknown));
         let far: SocketAddr = "10.0.0.7:5".parse().expect("an address");
-        assert_eq!(accounts.peer(own, far).await, Peer::of_address(far.ip()));
+        assert_eq!(accounts.peer(own, far, || false).await, Some(Peer::of_address(far.ip())));
+    }
+
+    /// Each client that is not in the table was a read.
+    #[tokio::test]
+    async fn clients_of_one_time_share_a_read_also_if_they_are_not_in_the_table() {
+        let accounts = Accounts::new();
+        let own: SocketAddr = "127.0.0.1:9".parse().expect("an address");
+        let mut looks = tokio::task::JoinSet::new();
+        for port in 10_000..10_100 {
+            let accounts = accounts.clone();
+            let client = SocketAddr::new(own.ip(), port);
+            looks.spawn(async move { accounts.peer(own, client, || false).await });
+        }
+        let peers = looks.join_all().await;
+        assert!(peers.iter().all(|peer| *peer == Some(Peer::Unknown)), "{peers:?}");
+        // The second one if the first has begun before all had come.
+        assert!((1..=2).contains(&accounts.reads()), "{} reads", accounts.reads());
+        let gone = accounts.peer(own, SocketAddr::new(own.ip(), 10_000), || true).await;
+        assert_eq!((gone, accounts.reads() <= 2), (None, true));
+    }
+
+    /// Each client that came meanwhile began another one.
+    #[tokio::test(start_paused = true)]
+    async fn a_read_that_hangs_is_the_only_one() {
+        let accounts = Accounts::new();
+        let hangs = Arc::clone(&accounts.turn).acquire_owned().await.expect("it is free");
+        let own: SocketAddr = "127.0.0.1:9".parse().expect("an address");
+        for port in 10_000..10_003 {
+            let client = SocketAddr::new(own.ip(), port);
+            assert_eq!(accounts.peer(own, client, || false).await, Some(Peer::Unknown));
+        }
+        assert_eq!(accounts.reads(), 0);
+        drop(hangs);
     }
 
     /// Another account with the port of a client that has left counted as that client's.
@@ -203,13 +307,17 @@ mod tests {
     fn what_was_seen_is_not_believed_for_long() {
         let [own, client] = ["127.0.0.1:9320", "127.0.0.1:40000"]
             .map(|text| text.parse::<SocketAddr>().expect("an address"));
-        let seen = |age: Duration| {
-            let accounts = Accounts::default();
+        let seen = |age: Duration, before| {
+            let accounts = Accounts::new();
+            let ended = Instant::now().checked_sub(age).map(|at| (at, Duration::ZERO));
             let clients = Table::from([((client, own), 1000)]);
-            *accounts.lock() = Look { clients, at: Instant::now().checked_sub(age) };
-            accounts.take(own, client)
+            *accounts.lock() = Look { clients, begun: 1, ended };
+            let account = accounts.take((client, own), before);
+            assert_eq!(accounts.take((client, own), before), None, "it is used once");
+            account
         };
-        assert_eq!(seen(Duration::ZERO), Some(1000));
-        assert_eq!(seen(2 * BELIEVED_FOR), None);
+        assert_eq!(seen(Duration::ZERO, 1), Some(1000));
+        assert_eq!(seen(2 * BELIEVED_FOR, 1), None);
+        assert_eq!(seen(2 * BELIEVED_FOR, 0), Some(1000), "it came before that read");
     }
 }

@@ -339,9 +339,13 @@ async fn remove(
         async move {
             let gone = name.clone();
             let message = |answer| Message::RemoveVolume { name, force, discard_dirty, answer };
-            control.ask(control.change_wait_max, message).await?;
-            control.note(|configured| configured.has_removed(&gone));
-            Ok(())
+            let removed = control.ask(control.change_wait_max, message).await;
+            // It may be gone, and that have cost something.
+            if removed.is_ok() || report_of(&control, &gone).await.is_err_and(|e| e.is_not_found())
+            {
+                control.note(|configured| configured.has_removed(&gone));
+            }
+            Ok(removed?)
         }
     };
     persist::change(&control, edit, removes).await?;
@@ -451,6 +455,11 @@ impl IntoResponse for Failed {
 }
 
 impl Failed {
+    /// There is no such volume.
+    pub(super) fn is_not_found(&self) -> bool {
+        self.0 == StatusCode::NOT_FOUND
+    }
+
     /// With more to say.
     pub(super) fn and(mut self, more: &str) -> Self {
         self.1.error = format!("{}; {more}", self.1.error);

@@ -35,6 +35,8 @@ pub(crate) struct Has {
     pub(crate) told: Vec<String>,
     /// Volumes that it refuses to change.
     pub(crate) refuses: Vec<String>,
+    /// Volumes that it removes, and has an error to tell of that.
+    pub(crate) given_up: Vec<String>,
     /// Beginnings of the names of volumes whose adding it never answers.
     pub(crate) hangs: Option<&'static str>,
     unanswered: Vec<AnswerTo<()>>,
@@ -172,6 +174,7 @@ fn obey(has: &mut Has, message: Message, file: &Path, device: &Path) {
             if result.is_ok() {
                 has.volumes.retain(|volume| volume.config.name != name);
             }
+            let result = result.and_then(|()| refused(&name, &has.given_up));
             let _ = answer.send(result);
         }
         Message::SetVolume { name, change, answer } => {

@@ -9,8 +9,11 @@ use tokio::time::{Instant, timeout_at};
 /// A life that was made shorter is noticed after so long.
 const LOOK_AFTER: Duration = Duration::from_secs(10);
 
-/// A client that takes nothing of an answer for so long is let go.
-const ANSWER_STALL_MAX: Duration = Duration::from_secs(10);
+/// A client that takes nothing of an answer for so long is let go. That is seen by a socket that can't be written
+/// to, and Linux lets a TCP socket be written to only when about a third of its buffer is free. Of 4 MiB, the most
+/// that a buffer grows to unless the host is tuned, that is 1.4 MB: a client that takes it at 50 kB/s is slow, not
+/// stuck.
+const ANSWER_STALL_MAX: Duration = Duration::from_secs(30);
 
 /// Of one connection; the request handlers find it among a request's extensions.
 #[derive(Clone, Debug)]

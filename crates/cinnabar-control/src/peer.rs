@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, so that nobody takes all places.
+//! What is at the other end of a connection, so that no client takes all places.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv6Addr};
 /// A client, or those that count as one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Peer {
-    /// A client of the control socket: whoever may open that may change everything.
+    /// A client of the control socket: an account that may open it may change everything.
     Operator,
     /// An account of this host.
     Account(u32),
@@ -17,6 +17,16 @@ pub enum Peer {
 }
 
 impl Peer {
+    /// Whether it may do what the daemon may: the control socket's clients, root and the daemon's own account.
+    /// Some places are kept for them.
+    pub(crate) fn is_operator(self) -> bool {
+        match self {
+            Self::Operator => true,
+            Self::Account(id) => id == 0 || id == rustix::process::geteuid().as_raw(),
+            Self::Address(_) | Self::Unknown => false,
+        }
+    }
+
     /// Another host, by its address. One host has a whole network of IPv6 addresses (64 bits) to choose from, so
     /// such a network counts as one.
     pub fn of_address(address: IpAddr) -> Self {
@@ -44,6 +54,16 @@ impl fmt::Display for Peer {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn root_and_the_daemons_account_are_operators() {
+        let own = rustix::process::geteuid().as_raw();
+        let all = [Peer::Operator, Peer::Account(0), Peer::Account(own)];
+        assert!(all.into_iter().all(Peer::is_operator));
+        let others = [Peer::Account(own + 1000), Peer::of_address([0, 0, 0, 0].into())];
+        assert!(!others.into_iter().any(Peer::is_operator));
+        assert!(!Peer::Unknown.is_operator());
+    }
 
     #[test]
     fn a_host_is_one_peer_whatever_address_of_its_network_it_takes() {

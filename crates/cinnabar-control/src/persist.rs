@@ -61,15 +61,21 @@ async fn change_and_write(
     // A daemon that starts or stops says so first.
     control.commands()?;
     let Some(ready) = stage(control, edit).await? else { return change.await };
-    if let Err(error) = change.await
-        && !is_done_already(control, &ready).await
-    {
+    let Err(error) = change.await else { return Ok(place(control, ready).await?) };
+    if !is_done_already(control, &ready).await {
         return Err(error.and("the configuration file is not changed"));
     }
-    Ok(place(control, ready).await?)
+    // A removal that has an error to tell and is one all the same: what it costs is not kept back.
+    let is_news = matches!(ready.edit, Edit::Remove(_)) && !error.is_not_found();
+    match (place(control, ready).await, is_news) {
+        (Ok(()), true) => Err(error.and("it is out of the configuration file, too")),
+        (Err(failed), true) => Err(error.and(&failed.to_string())),
+        (placed, false) => Ok(placed?),
+    }
 }
 
-/// Whether it is as after the change, and only the file is not: a command before this one did the rest.
+/// Whether it is as after the change, and only the file is not: a command before this one did the rest, or this
+/// one, with an error.
 async fn is_done_already(control: &Control, ready: &Ready) -> bool {
     let Ok(now) = control.status().await else { return false };
     let served = now.volumes.iter().find(|volume| volume.config.name == ready.edit.volume());

@@ -16,16 +16,21 @@ use axum::response::{IntoResponse, Json, Response};
 use http_body_util::BodyExt;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use rustix::event::{PollFd, PollFlags, Timespec};
+use rustix::net::RecvFlags;
 use std::future::{Future, Ready, ready};
 use std::io;
-use std::sync::Arc;
+use std::pin::Pin;
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
-/// Connections at a time, for each listener; one more waits in the kernel. No account or host has more
-/// than it leaves free. Pages that are kept live and clients that listen to events leave half of them.
-const CONNECTIONS_MAX: usize = 256;
+/// Connections at a time, for each listener. One more waits in the kernel if it comes to the control socket, and is
+/// closed if it comes to an address. No account or host has more than it leaves free. Pages that are kept live and
+/// clients that listen to events leave half of them.
+pub(crate) const CONNECTIONS_MAX: usize = 256;
 /// The log is told of clients that have their part of the connections at most so often.
 const WARN_EVERY: Duration = Duration::from_mins(1);
 /// Longest body; a volume's settings are below 10 KiB.
@@ -39,30 +44,32 @@ const READ_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Pause after a failure to accept (out of descriptors), so as not to spin.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
+/// Connections of an address that are looked at at a time; one more waits in the kernel.
+const LOOKS_MAX: usize = 64;
+
 /// Something that connections come from.
 pub trait Listen {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
-    /// What is still to be done before it can be used, which may take time.
-    type Opening: Future<Output = io::Result<Self::Stream>> + Send + 'static;
-    /// Whether it can be used when it comes: then it waits in the kernel until there is a place for it. One
-    /// that is still to be opened gets its place behind that, and the listener bounds how many there are.
-    const AT_ONCE: bool = true;
-    /// Whether operators come here: descriptors are kept for them.
+    /// What is still to be done before it can be used, which may take time, and the peer whose it is. A
+    /// connection gets its place behind that, and the listener bounds how many there are before.
+    type Opening: Future<Output = io::Result<(Peer, Self::Stream)>> + Send + 'static;
+    /// Whether all that come here are operators: descriptors are kept for them, and a connection waits in the
+    /// kernel until there is a place for it. Of others it is not known before whether there is one for them.
     const OF_OPERATORS: bool = false;
-    /// The next one, and whose it is.
-    fn next(&self) -> impl Future<Output = io::Result<(Peer, Self::Opening)>>;
+    /// The next one.
+    fn next(&self) -> impl Future<Output = io::Result<Self::Opening>>;
 }
 
 /// The control socket.
 impl Listen for UnixListener {
     type Stream = UnixStream;
-    type Opening = Ready<io::Result<Self::Stream>>;
+    type Opening = Ready<io::Result<(Peer, Self::Stream)>>;
 
     const OF_OPERATORS: bool = true;
 
-    async fn next(&self) -> io::Result<(Peer, Self::Opening)> {
-        self.accept().await.map(|(stream, _)| (Peer::Operator, ready(Ok(stream))))
+    async fn next(&self) -> io::Result<Self::Opening> {
+        self.accept().await.map(|(stream, _)| ready(Ok((Peer::Operator, stream))))
     }
 }
 
@@ -71,100 +78,149 @@ impl Listen for UnixListener {
 pub struct AddressListener {
     listener: TcpListener,
     accounts: Accounts,
+    looks: Arc<Semaphore>,
 }
+
+/// Looks for the peer of a connection.
+pub(crate) type Looking = Pin<Box<dyn Future<Output = io::Result<(Peer, TcpStream)>> + Send>>;
 
 impl AddressListener {
     /// Serves those that come to this listener.
     pub fn new(listener: TcpListener) -> Self {
-        Self { listener, accounts: Accounts::default() }
+        let looks = Arc::new(Semaphore::new(LOOKS_MAX));
+        Self { listener, accounts: Accounts::new(), looks }
     }
 
-    /// The next connection, and whose it is.
-    pub(crate) async fn accept(&self) -> io::Result<(Peer, TcpStream)> {
+    /// The next connection, and what finds its peer: that takes time, in which others are accepted.
+    ///
+    /// # Panics
+    /// Never: the places are never closed.
+    pub(crate) async fn accept(&self) -> io::Result<Looking> {
+        let look = Arc::clone(&self.looks).acquire_owned().await;
+        let look = look.expect("the places are never closed");
         let (stream, client) = self.listener.accept().await?;
-        let own = stream.local_addr()?;
-        Ok((self.accounts.peer(own, client).await, stream))
+        let accounts = self.accounts.clone();
+        Ok(Box::pin(async move {
+            let own = stream.local_addr()?;
+            let peer = accounts.peer(own, client, || has_left(&stream)).await;
+            drop(look);
+            peer.map(|peer| (peer, stream)).ok_or_else(|| io::ErrorKind::ConnectionAborted.into())
+        }))
     }
 }
 
 impl Listen for AddressListener {
     type Stream = TcpStream;
-    type Opening = Ready<io::Result<Self::Stream>>;
-    async fn next(&self) -> io::Result<(Peer, Self::Opening)> {
-        self.accept().await.map(|(peer, stream)| (peer, ready(Ok(stream))))
+    type Opening = Looking;
+
+    async fn next(&self) -> io::Result<Self::Opening> {
+        self.accept().await
     }
 }
 
-/// Serves `routes` until it is dropped. A connection ends whose client takes nothing of an answer for some
-/// seconds, and none lives longer than `life_max`; what is sent without end prolongs its [`Life`].
-pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
-    let routes = routes.layer(from_fn(bounded_body));
-    let places = Places::new(CONNECTIONS_MAX);
-    let (mut warned, reserve) = (None, SharedReserve::default());
-    loop {
-        if L::OF_OPERATORS {
-            reserve.fill();
+/// Whether a client has hung up and asks for nothing. One that has sent something and closed its direction may
+/// wait for the answer.
+fn has_left(stream: &TcpStream) -> bool {
+    let mut polled = [PollFd::new(stream, PollFlags::empty())];
+    let is_over = rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok()
+        && polled[0].revents().intersects(PollFlags::HUP | PollFlags::ERR);
+    let look = RecvFlags::PEEK | RecvFlags::DONTWAIT;
+    is_over
+        || match rustix::net::recv(stream, &mut [0; 1], look) {
+            Ok((_, len)) => len == 0,
+            Err(error) => error != rustix::io::Errno::AGAIN,
         }
+}
+
+/// What all connections of a listener have in common.
+#[derive(Clone)]
+struct Site {
+    routes: Router,
+    places: Arc<Places>,
+    reserve: SharedReserve,
+    life_max: Duration,
+    /// When the log was told last of a client that has its part.
+    warned: Arc<Mutex<Option<Instant>>>,
+}
+
+/// Serves `routes` until it is dropped. A connection ends whose client takes nothing of an answer for
+/// half a minute, and none lives longer than `life_max`; what is sent without end prolongs its [`Life`].
+pub async fn serve<L: Listen>(listener: L, routes: Router, life_max: Duration) {
+    let site = Site {
+        routes: routes.layer(from_fn(bounded_body)),
+        places: Places::new(CONNECTIONS_MAX),
+        reserve: SharedReserve::default(),
+        life_max,
+        warned: Arc::default(),
+    };
+    loop {
         let mut free = None;
-        if L::AT_ONCE {
-            free = Some(places.wait().await);
+        if L::OF_OPERATORS {
+            site.reserve.fill();
+            free = Some(site.places.wait().await);
         }
         let next = loop {
             match listener.next().await {
-                Err(error) if reserve.helps(&error) => {}
+                Err(error) if site.reserve.helps(&error) => {}
                 next => break next,
             }
         };
-        let (peer, opening) = match next {
-            Ok(next) => next,
+        match next {
+            Ok(opening) => {
+                tokio::spawn(site.clone().connection::<L>(opening, free));
+            }
             Err(error) => {
                 tracing::warn!("can't accept a control connection: {error}");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
             }
-        };
-        let place = match free.map(|free| places.give(free, peer)) {
-            Some(None) => {
-                warn_of(peer, &mut warned);
-                continue;
-            }
-            place => place.flatten(),
-        };
-        let life = Life::new(life_max, peer);
-        let (places, reserve) = (Arc::clone(&places), reserve.clone());
-        let service = TowerToHyperService::new(routes.clone().layer(Extension(life.clone())));
-        tokio::spawn(async move {
-            // The listener has said why, where that is worth it.
-            let Ok(stream) = opening.await else { return };
-            let Some(place) = place.or_else(|| places.take(peer)) else {
-                tracing::debug!("control connection closed: there are too many");
-                return;
-            };
-            let stream = Watched::new(stream, life.clone());
-            let connection = hyper::server::conn::http1::Builder::new()
-                .timer(TokioTimer::new())
-                .header_read_timeout(READ_WAIT_MAX)
-                .max_buf_size(HEADER_BYTES_MAX)
-                .serve_connection(TokioIo::new(stream), service);
-            match life.live(connection).await {
-                Some(Ok(())) => {}
-                Some(Err(error)) => tracing::debug!("control connection: {error}"),
-                None => tracing::debug!("control connection closed: it took too long"),
-            }
-            // Its descriptor goes back before anybody else gets hold of it.
-            if L::OF_OPERATORS {
-                reserve.fill();
-            }
-            drop(place);
-        });
+        }
     }
 }
 
-/// Tells the log, now and then, that a client has its part of the connections.
-fn warn_of(peer: Peer, warned: &mut Option<Instant>) {
-    if warned.is_none_or(|last| last.elapsed() > WARN_EVERY) {
-        *warned = Some(Instant::now());
-        tracing::warn!("connections of {peer} are refused: it has as many as it leaves free");
+impl Site {
+    /// Serves a connection to its end, if there is a place for it: this one, if it is not `None`.
+    async fn connection<L: Listen>(self, opening: L::Opening, free: Option<OwnedSemaphorePermit>) {
+        // The listener has said why, where that is worth it.
+        let Ok((peer, stream)) = opening.await else { return };
+        let place = match free {
+            Some(free) => self.places.give(free, peer),
+            None => self.places.take(peer),
+        };
+        let Some(place) = place else {
+            self.warn_of(peer);
+            return;
+        };
+        let life = Life::new(self.life_max, peer);
+        let service = TowerToHyperService::new(self.routes.layer(Extension(life.clone())));
+        let stream = Watched::new(stream, life.clone());
+        let connection = hyper::server::conn::http1::Builder::new()
+            .timer(TokioTimer::new())
+            .header_read_timeout(READ_WAIT_MAX)
+            .max_buf_size(HEADER_BYTES_MAX)
+            .serve_connection(TokioIo::new(stream), service);
+        match life.live(connection).await {
+            Some(Ok(())) => {}
+            Some(Err(error)) => tracing::debug!("control connection: {error}"),
+            None => tracing::debug!("control connection closed: it took too long"),
+        }
+        // Its descriptor is free. The reserve takes it at once if it needs one, but a data thread that accepts a
+        // guest may take it first: then the reserve is filled by the end of another connection.
+        if L::OF_OPERATORS {
+            self.reserve.fill();
+        }
+        drop(place);
+    }
+
+    /// Tells the log, now and then, that a client has its part of the connections.
+    fn warn_of(&self, peer: Peer) {
+        let mut warned = self.warned.lock().unwrap_or_else(PoisonError::into_inner);
+        if warned.is_none_or(|last| last.elapsed() > WARN_EVERY) {
+            *warned = Some(Instant::now());
+            tracing::warn!(
+                "connections of {peer} are refused: it has as many as it leaves free, or only \
+                 those are free that are kept for operators"
+            );
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! A connection whose client has to take what it is sent: one that takes nothing for some seconds has ended.
+//! A connection whose client has to take what it is sent: one that takes nothing for too long has ended.
 
 use super::life::Life;
 use std::io;

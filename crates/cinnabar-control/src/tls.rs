@@ -3,7 +3,7 @@
 use super::Control;
 use super::peer::Peer;
 use super::places::Places;
-use super::server::{AddressListener, Listen};
+use super::server::{AddressListener, CONNECTIONS_MAX, Listen};
 use cinnabar_config::HttpTls;
 use cinnabar_frontend::nbd::TlsAccess;
 use cinnabar_tls::{Clients, Tls, TlsStream};
@@ -21,9 +21,9 @@ const WARN_EVERY: Duration = Duration::from_secs(1);
 /// Longest handshake: clients of this address are near, and have nothing to look up.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(3);
 
-/// Handshakes at a time; one more waits in the kernel. One of a client that has as many as it leaves free is
-/// closed, so that others have their turn.
-const OPENINGS_MAX: usize = 64;
+/// Handshakes at a time: more than there are connections could not be served. One of a client that has as many as
+/// it leaves free is closed, so that others have their turn.
+const OPENINGS_MAX: usize = CONNECTIONS_MAX;
 
 /// Longest wait for the files of certificates that are read again.
 const FILES_WAIT_MAX: Duration = Duration::from_secs(10);
@@ -92,33 +92,29 @@ impl TlsListener {
 
 impl Listen for TlsListener {
     type Stream = TlsStream<TcpStream>;
-    type Opening = Pin<Box<dyn Future<Output = io::Result<Self::Stream>> + Send>>;
+    type Opening = Pin<Box<dyn Future<Output = io::Result<(Peer, Self::Stream)>> + Send>>;
 
-    const AT_ONCE: bool = false;
-
-    async fn next(&self) -> io::Result<(Peer, Self::Opening)> {
-        loop {
-            let free = self.openings.wait().await;
-            let (peer, stream) = self.listener.accept().await?;
-            let rule = Arc::clone(&self.rule);
-            let Some(opening) = self.openings.give(free, peer) else {
-                rule.warn(peer, &io::Error::other("too many of its handshakes are under way"));
-                continue;
+    async fn next(&self) -> io::Result<Self::Opening> {
+        let looking = self.listener.accept().await?;
+        let (rule, openings) = (Arc::clone(&self.rule), Arc::clone(&self.openings));
+        Ok(Box::pin(async move {
+            let (peer, stream) = looking.await?;
+            let Some(opening) = openings.take(peer) else {
+                let error = io::Error::other("too many handshakes are under way");
+                rule.warn(peer, &error);
+                return Err(error);
             };
-            let opened: Self::Opening = Box::pin(async move {
-                let opened = timeout(HANDSHAKE_MAX, rule.open(stream)).await;
-                let opened = opened.unwrap_or_else(|_| {
-                    let message = format!("no handshake within {} s", HANDSHAKE_MAX.as_secs());
-                    Err(io::Error::new(io::ErrorKind::TimedOut, message))
-                });
-                drop(opening);
-                if let Err(error) = &opened {
-                    rule.warn(peer, error);
-                }
-                opened
+            let opened = timeout(HANDSHAKE_MAX, rule.open(stream)).await;
+            let opened = opened.unwrap_or_else(|_| {
+                let message = format!("no handshake within {} s", HANDSHAKE_MAX.as_secs());
+                Err(io::Error::new(io::ErrorKind::TimedOut, message))
             });
-            return Ok((peer, opened));
-        }
+            drop(opening);
+            if let Err(error) = &opened {
+                rule.warn(peer, error);
+            }
+            opened.map(|stream| (peer, stream))
+        }))
     }
 }
 

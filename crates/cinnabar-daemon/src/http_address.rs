@@ -1,5 +1,6 @@
 //! The addresses of HTTP: metrics and page, and other hosts' daemons. Any account of this host may take a port
-//! while the daemon does not run. Guests must not be without disks for that: the address is waited for.
+//! while the daemon does not run, and the interface with the address of `peers` may come up after the daemon.
+//! Guests must not be without disks for that: the address is waited for.
 
 use std::io;
 use std::net::SocketAddr;
@@ -14,26 +15,32 @@ const TRY_EVERY: Duration =
 #[derive(Debug)]
 pub(crate) struct HttpAddress {
     at: SocketAddr,
-    /// `None`: something else listens there.
+    /// `None`: something else listens there, or this host does not have the address.
     listener: Option<std::net::TcpListener>,
 }
 
 impl HttpAddress {
-    /// Listens, unless something else does.
+    /// Listens, unless something else does, or no interface has the address yet.
     ///
     /// # Errors
-    /// If this host can't listen there.
+    /// If this host can't listen there, whatever it waits for.
     pub(crate) fn bind(at: SocketAddr) -> io::Result<Self> {
         match listen(at) {
             Ok(listener) => Ok(Self { at, listener: Some(listener) }),
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
+            Err(error) => {
+                let hint = match error.kind() {
+                    io::ErrorKind::AddrInUse => "stop what listens there: ss -ltnp names it",
+                    io::ErrorKind::AddrNotAvailable => {
+                        "no interface has this address: ip address shows those there are"
+                    }
+                    _ => return Err(error),
+                };
                 tracing::error!(
-                    hint = "stop what listens there: ss -ltnp names it",
+                    hint,
                     "can't listen at {at}: {error}; volumes are served, it is tried again"
                 );
                 Ok(Self { at, listener: None })
             }
-            Err(error) => Err(error),
         }
     }
 
@@ -78,10 +85,20 @@ mod tests {
         assert_eq!((bound, listener.local_addr().expect("it is bound")), (at, at));
     }
 
+    /// An interface that was not up at boot ended the daemon, and systemd did not start it again.
     #[tokio::test]
-    async fn an_address_of_another_host_is_a_mistake() {
-        let error = HttpAddress::bind("192.0.2.1:9320".parse().expect("an address"));
-        let error = error.expect_err("it is not ours");
-        assert_eq!(error.kind(), io::ErrorKind::AddrNotAvailable);
+    async fn an_address_that_no_interface_has_is_waited_for() {
+        let at = "192.0.2.1:9320".parse().expect("an address");
+        let waits = HttpAddress::bind(at).expect("no reason not to serve volumes");
+        let early = tokio::time::timeout(3 * TRY_EVERY, waits.listener());
+        assert!(early.await.is_err(), "it is not ours");
+    }
+
+    #[test]
+    fn what_no_wait_mends_is_a_mistake() {
+        let without_interface = "[fe80::1]:9320".parse().expect("an address");
+        let error = HttpAddress::bind(without_interface).expect_err("it is of no interface");
+        let waited = [io::ErrorKind::AddrInUse, io::ErrorKind::AddrNotAvailable];
+        assert!(!waited.contains(&error.kind()), "{error}");
     }
 }

@@ -37,6 +37,11 @@ use tokio::sync::oneshot;
 const STOP_GRACE: Duration = Duration::from_secs(10);
 /// Until a stop is sent again for which there was no room in the queue.
 const STOP_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Threads that wait for files at most; other work waits for one of them. Of a healthy host there is work for few:
+/// files of commands (8 at a time), charts (2), the tables of sockets (2), certificates and history; tokens are read
+/// in no time. Of storage that hangs each request for a change over HTTP keeps one for its token, and threads stay:
+/// this bounds them.
+const FILE_THREADS_MAX: usize = 64;
 /// Threads that wait for files stay, once there is one.
 const FILE_THREADS_STAY: Duration = Duration::from_hours(24 * 365);
 /// Time for those who record to take the rest, when all else is done.
@@ -96,7 +101,7 @@ impl RunError {
     /// The process's exit code: 2 if the configuration has to change, 1 otherwise.
     pub fn exit_code(&self) -> u8 {
         match self {
-            // The folder is missing, the address is taken or not ours, the token is open to others.
+            // The folder is missing, the daemon may not use the port, the token is open to others.
             Self::Socket(_) | Self::Http { .. } | Self::Token { .. } | Self::NoTls => 2,
             // Files that do not fit, or can't be read, may do when the service manager tries again.
             Self::Tls(error) => 2 - u8::from(error.may_pass()),
@@ -131,6 +136,7 @@ pub fn run<T>(config: &Config, on_ready: impl FnOnce() -> T) -> Result<(), RunEr
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .thread_keep_alive(FILE_THREADS_STAY)
+        .max_blocking_threads(FILE_THREADS_MAX)
         .build()?;
     // Where the system gives no thread for files, those that there are do its work; without any it would be a panic.
     drop(runtime.spawn_blocking(|| ()));

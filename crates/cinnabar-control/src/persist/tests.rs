@@ -126,6 +126,30 @@ async fn what_is_done_already_goes_into_the_file() {
     assert_eq!(code, StatusCode::NOT_FOUND);
 }
 
+/// A removal whose server was given up: what that costs is said, with `--persist`, too.
+#[tokio::test]
+async fn what_a_removal_costs_is_told_and_the_removal_is_noted_all_the_same() {
+    for persist in ["", "?persist=true"] {
+        let site = Site::new(VM1);
+        assert_eq!(
+            ask(&site, "POST", "/v1/volumes?persist=true", VM2).await.0,
+            StatusCode::CREATED
+        );
+        site.has().given_up = vec!["vm2".into()];
+        let (code, answer) = ask(&site, "DELETE", &format!("/v1/volumes/vm2{persist}"), "").await;
+        assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{answer}");
+        assert!(answer.contains("the back end is away"), "{answer}");
+        let is_out = !persist.is_empty();
+        assert_eq!(answer.contains("it is out of the configuration file, too"), is_out, "{answer}");
+        assert_eq!(!site.file().contains("vm2"), is_out);
+        let runs = site.control.configured().expect("it has one").running;
+        assert!(runs.volumes.iter().all(|volume| volume.name != "vm2"), "it is noted");
+        if is_out {
+            is_settled(&site).await;
+        }
+    }
+}
+
 #[tokio::test]
 async fn keys_that_could_not_be_changed_are_tried_again_after_others_were() {
     let site = Site::new(VM1);

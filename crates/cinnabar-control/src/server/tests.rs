@@ -3,8 +3,9 @@
 use super::*;
 use axum::routing::get;
 use std::future::pending;
+use std::net::Shutdown;
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, duplex};
-use tokio::sync::Mutex;
+use tokio::sync::Mutex as AsyncMutex;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 /// More than a connection buffers.
@@ -14,14 +15,14 @@ const REQUEST: &[u8] = b"GET / HTTP/1.1\r\nhost: localhost\r\n\r\n";
 const LIFE_MAX: Duration = Duration::from_hours(1);
 
 /// Connections as a test makes them.
-struct Clients(Mutex<UnboundedReceiver<(Peer, DuplexStream)>>);
+struct Clients(AsyncMutex<UnboundedReceiver<(Peer, DuplexStream)>>);
 
 impl Listen for Clients {
     type Stream = DuplexStream;
-    type Opening = Ready<io::Result<DuplexStream>>;
-    async fn next(&self) -> io::Result<(Peer, Self::Opening)> {
+    type Opening = Ready<io::Result<(Peer, DuplexStream)>>;
+    async fn next(&self) -> io::Result<Self::Opening> {
         match self.0.lock().await.recv().await {
-            Some((peer, stream)) => Ok((peer, ready(Ok(stream)))),
+            Some(client) => Ok(ready(Ok(client))),
             None => pending().await,
         }
     }
@@ -31,7 +32,7 @@ impl Listen for Clients {
 fn site() -> UnboundedSender<(Peer, DuplexStream)> {
     let (connect, clients) = unbounded_channel();
     let routes = Router::new().route("/", get(|| async { "x".repeat(ANSWER_BYTES) }));
-    tokio::spawn(serve(Clients(Mutex::new(clients)), routes, LIFE_MAX));
+    tokio::spawn(serve(Clients(AsyncMutex::new(clients)), routes, LIFE_MAX));
     connect
 }
 
@@ -55,23 +56,25 @@ async fn answer(client: &mut DuplexStream) -> Vec<u8> {
 
 /// It had its place for the whole life of a connection: minutes.
 #[tokio::test(start_paused = true)]
-async fn who_takes_nothing_of_an_answer_is_let_go_after_seconds() {
+async fn a_client_that_takes_nothing_of_an_answer_is_let_go_after_half_a_minute() {
     let site = site();
     let mut client = connected(&site, Peer::Account(1));
     client.write_all(REQUEST).await.expect("it takes a request");
     tokio::time::sleep(Duration::from_secs(5)).await;
     client.write_all(REQUEST).await.expect("for a moment that is fine");
-    tokio::time::sleep(Duration::from_secs(15)).await;
+    tokio::time::sleep(Duration::from_secs(35)).await;
     let some = answer(&mut client).await;
     assert!(some.len() < ANSWER_BYTES, "the rest is not sent any more");
 }
 
-/// Each read is progress.
+/// Each read is progress. A socket of TCP can be written to only after many of them: one such pause of a steady
+/// client was its end.
 #[tokio::test(start_paused = true)]
-async fn who_takes_an_answer_slowly_gets_all_of_it() {
+async fn a_client_that_takes_an_answer_slowly_gets_all_of_it() {
     let site = site();
     let mut client = connected(&site, Peer::Account(1));
     client.write_all(REQUEST).await.expect("it takes a request");
+    tokio::time::sleep(Duration::from_secs(20)).await;
     let (mut taken, mut piece) = (0, vec![0; 32 << 10]);
     while taken < ANSWER_BYTES {
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -99,4 +102,76 @@ async fn one_account_or_host_leaves_places_to_others() {
         first.write_all(REQUEST).await.expect("it has a place");
         assert!(answer(&mut first).await.len() >= ANSWER_BYTES, "{greedy}");
     }
+}
+
+/// Accounts of one tenant (`subuid`) took all places, and others waited for minutes.
+#[tokio::test(start_paused = true)]
+async fn many_accounts_leave_places_to_operators() {
+    let site = site();
+    let own = rustix::process::geteuid().as_raw();
+    let ordinary = |id: usize| Peer::Account(own + 1000 + (id % 50) as u32);
+    let _held: Vec<_> = (0..8 * CONNECTIONS_MAX).map(|id| connected(&site, ordinary(id))).collect();
+    for operator in [Peer::Account(0), Peer::Account(own)] {
+        let mut client = connected(&site, operator);
+        client.write_all(REQUEST).await.expect("it has a place");
+        assert!(answer(&mut client).await.len() >= ANSWER_BYTES, "{operator}");
+    }
+}
+
+/// A listener with clients that have connected, and what those do.
+async fn come_and(count: usize, act: impl Fn(&mut std::net::TcpStream)) -> AddressListener {
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let at = listener.local_addr().expect("it is bound");
+    for _ in 0..count {
+        let mut client = std::net::TcpStream::connect(at).expect("it listens");
+        act(&mut client);
+    }
+    AddressListener::new(listener)
+}
+
+/// Each was a read of the whole table of sockets, one behind the other, and other clients waited.
+#[tokio::test]
+async fn clients_that_have_left_cost_few_reads_of_the_table() {
+    use std::io::Write as _;
+    let listener = come_and(50, |_| ()).await;
+    for _ in 0..50 {
+        let looking = listener.accept().await.expect("a connection");
+        let error = looking.await.expect_err("it has left");
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionAborted);
+    }
+    assert_eq!(listener.accounts.reads(), 0);
+
+    // They may wait for an answer, for all that the daemon can see.
+    let listener = come_and(50, |client| client.write_all(REQUEST).expect("it takes it")).await;
+    let mut looks = tokio::task::JoinSet::new();
+    for _ in 0..50 {
+        looks.spawn(listener.accept().await.expect("a connection"));
+    }
+    let peers = looks.join_all().await;
+    let is_unknown = |found: &io::Result<(Peer, TcpStream)>| {
+        found.as_ref().is_ok_and(|(peer, _)| *peer == Peer::Unknown)
+    };
+    assert!(peers.iter().all(is_unknown), "{peers:?}");
+    assert!(listener.accounts.reads() <= 3, "{} reads", listener.accounts.reads());
+}
+
+/// One that still listens, though it sends no more, is a client as others.
+#[tokio::test]
+async fn a_client_that_has_closed_its_direction_is_known_and_answered() {
+    use std::io::{Read as _, Write as _};
+    let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
+    let at = listener.local_addr().expect("it is bound");
+    let mut client = std::net::TcpStream::connect(at).expect("it listens");
+    client.write_all(REQUEST).expect("it takes a request");
+    client.shutdown(Shutdown::Write).expect("it is connected");
+    let whose = |Extension(life): Extension<Life>| async move { life.peer().to_string() };
+    let routes = Router::new().route("/", get(whose));
+    tokio::spawn(serve(AddressListener::new(listener), routes, LIFE_MAX));
+    let reads = tokio::task::spawn_blocking(move || {
+        let mut answer = String::new();
+        client.read_to_string(&mut answer).map(|_| answer)
+    });
+    let answer = reads.await.expect("no panic").expect("an answer");
+    let own = Peer::Account(rustix::process::geteuid().as_raw()).to_string();
+    assert!(answer.ends_with(&own), "{answer}");
 }

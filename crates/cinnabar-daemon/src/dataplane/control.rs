@@ -5,7 +5,7 @@ use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
 use super::migrate::MoveChange;
 use super::plane::Plane;
-use super::volume::{Change, Volume};
+use super::volume::{Change, Fault, Volume};
 use cinnabar_backend::Memory;
 use cinnabar_driver::{EndError, EndStep, Phase};
 use cinnabar_engine::plan::{Plan, VolumePlan};
@@ -234,14 +234,15 @@ impl Plane {
             }
             return;
         }
-        if force && let Some(key) = self.leaving(name) {
+        let gives_up = |volume: &Volume| volume.writes.leaves() && discard_dirty;
+        let leaving = self.leaving(name).filter(|key| force && !gives_up(&self.volumes[*key]));
+        if let Some(key) = leaving {
             if let Some(answer) = answer {
-                self.force_leaving(now, key, answer);
+                self.force_leaving(now, key, discard_dirty, answer);
             }
             return;
         }
-        let draining =
-            |volume: &Volume| volume.config.name == name && volume.writes.leaves() && discard_dirty;
+        let draining = |volume: &Volume| volume.config.name == name && gives_up(volume);
         let leaving = self.volumes.iter().find(|(_, volume)| draining(volume)).map(|(key, _)| key);
         let leaving = leaving.filter(|_| self.stop.is_none());
         let standby = self.removable_standby(name, force);
@@ -260,9 +261,9 @@ impl Plane {
             Ok(key) => {
                 self.forget_move(key);
                 let is_in_log = self.remove_from_log(now, key, discard_dirty, &mut answer);
-                let leaves = discard_dirty && matches!(self.volumes[key].change, Change::Remove);
+                let leaves = matches!(self.volumes[key].change, Change::Remove);
                 if force && (leaves || !is_in_log) {
-                    self.force_out(now, key);
+                    self.force_out(now, key, is_in_log && !discard_dirty);
                 }
                 if !is_in_log {
                     self.detach(key, answer);
@@ -398,7 +399,7 @@ impl Plane {
                 let volume = &self.volumes[key].config.name;
                 tracing::error!(volume, reason = %failure, "{what} failed; the volume's blocks are dropped");
                 // One that was given up has more to say.
-                self.volumes[key].failed.get_or_insert_with(|| failed(what, failure));
+                self.volumes[key].failed.get_or_insert_with(|| Fault::End(failed(what, failure)));
                 self.forget_if_quiet(key);
             }
         }
@@ -463,7 +464,7 @@ impl Plane {
                     _ => None,
                 };
                 volume.answer = answer.or(opens);
-                volume.failed = Some(failed("attaching the volume", error));
+                volume.failed = Some(Fault::Attach(failed("attaching the volume", error)));
                 self.admit_waiting(now, key);
                 self.submit_early(now, key);
                 self.forget_if_quiet(key);
@@ -538,12 +539,14 @@ impl Plane {
         drop(volume.io);
         tracing::info!(volume = volume.config.name, "detached");
         match (volume.answer, volume.failed) {
+            // It was to be removed, not attached.
+            (Some(answer), Some(Fault::Attach(_))) if is_forced => drop(answer.send(Ok(()))),
             (Some(answer), failed) => {
-                let _ = answer.send(failed.map_or(Ok(()), Err));
+                let _ = answer.send(failed.map_or(Ok(()), |fault| Err(fault.error())));
             }
             // A configured one that could not be attached: perhaps later.
-            (None, Some(error)) if self.stop.is_none() && !is_forced => {
-                self.becomes_absent(volume.config, error.message);
+            (None, Some(fault)) if self.stop.is_none() && !is_forced => {
+                self.becomes_absent(volume.config, fault.error().message);
             }
             (None, _) => {}
         }

@@ -52,7 +52,7 @@ pub(super) struct Volume {
     /// Of the command that ends it, if it is not the end of the daemon.
     pub(super) answer: Option<AnswerTo<()>>,
     /// What went wrong when it was attached or ended.
-    pub(super) failed: Option<CommandError>,
+    pub(super) failed: Option<Fault>,
     /// How large its backend was when that was last asked.
     pub(super) measured: Option<u64>,
     /// The engines were asked to serve as much as its disk does, and have not agreed yet.
@@ -85,6 +85,23 @@ pub(super) struct Volume {
     pub(super) comparing: Option<Comparing>,
     /// The snapshot that its proof named when it was attached.
     pub(super) left_snap: Option<u64>,
+}
+
+/// What went wrong with a volume.
+#[derive(Debug)]
+pub(super) enum Fault {
+    /// It could not be attached: nothing of it was served.
+    Attach(CommandError),
+    /// Its end was not a clean one.
+    End(CommandError),
+}
+
+impl Fault {
+    /// What is said of it.
+    pub(super) fn error(self) -> CommandError {
+        let (Self::Attach(error) | Self::End(error)) = self;
+        error
+    }
 }
 
 /// Why a volume joins the write log, or leaves it.

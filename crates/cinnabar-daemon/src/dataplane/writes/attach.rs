@@ -3,7 +3,7 @@
 
 use super::{Asked, Subject, Writes, refused};
 use crate::dataplane::plane::Plane;
-use crate::dataplane::volume::{Change, Volume};
+use crate::dataplane::volume::{Change, Fault, Volume};
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::entropy;
 use cinnabar_backend::spec::Place as BackendPlace;
@@ -84,7 +84,7 @@ impl Plane {
         self.remove_exports(key);
         let volume = &mut self.volumes[key];
         volume.answer = answer;
-        volume.failed = Some(error);
+        volume.failed = Some(Fault::Attach(error));
         volume.life.refused();
         self.admit_waiting(now, key);
         self.submit_early(now, key);

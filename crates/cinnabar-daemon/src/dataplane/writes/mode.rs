@@ -257,6 +257,7 @@ impl Plane {
             }
             Change::Remove => {
                 let answer = self.volumes[key].answer.take();
+                self.force_goes_on(now, key);
                 return self.detach(key, answer);
             }
         }
@@ -296,6 +297,7 @@ impl Plane {
             }
             Change::Remove => {
                 let config = volume.config.clone();
+                self.forced.take(key, volume.number);
                 if let Some(answer) = volume.answer.take() {
                     let _ = answer.send(Err(error));
                 }
