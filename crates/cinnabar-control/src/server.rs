@@ -48,7 +48,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 const LOOKS_MAX: usize = 64;
 
 /// Something that connections come from.
-pub trait Listen {
+pub trait Listen: 'static {
     /// A connection.
     type Stream: AsyncRead + AsyncWrite + Unpin + Send + 'static;
     /// What is still to be done before it can be used, which may take time, and the peer whose it is. A

@@ -30,11 +30,11 @@ pub(super) struct Forced {
 /// A volume that is removed by force.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Removal {
-    key: usize,
+    pub(super) key: usize,
     /// Of the volume that had this key then.
-    number: u64,
+    pub(super) number: u64,
     /// When it is looked at; `None`: all that can be done and said was.
-    due: Option<Instant>,
+    pub(super) due: Option<Instant>,
     /// The log brings its writes to the back end first.
     pub(super) drains: bool,
     /// Its server was given up.
