@@ -118,8 +118,7 @@ impl Listen for AddressListener {
     }
 }
 
-/// Whether a client has hung up and asks for nothing. One that has sent something and closed its direction may
-/// wait for the answer.
+/// Whether a client has hung up and asked for nothing. Of one that has asked, the server of HTTP finds that out.
 fn has_left(stream: &TcpStream) -> bool {
     let mut polled = [PollFd::new(stream, PollFlags::empty())];
     let is_over = rustix::event::poll(&mut polled, Some(&Timespec::default())).is_ok()

@@ -236,10 +236,12 @@ fn a_volume_whose_writes_the_log_brings_back_is_not_waited_for_and_keeps_its_ser
 
 fn drains(io: IoMode) {
     let (mut server, between, mut rig) = behind_a_server(Rig::write_back(io, &["vm1"]));
+    rig.config.volumes[0].claim = Some(rig.path("vm1.claim"));
     let runs = start(&mut rig, (SHORT, LONG));
     let volume = rig.config.volumes[0].clone();
     for discards in [false, true] {
         let mut client = rig.client("vm1");
+        assert_eq!(client.write(0, &[3; 4096], true), Ok(()), "it is in the write log");
         between.silent.store(true, SeqCst);
         assert_eq!(client.write(0, &[4 + u8::from(discards); 4096], true), Ok(()), "in the log");
         for _ in 0..2 {
@@ -318,7 +320,7 @@ fn with_slow_writes(io: IoMode, write: &str) -> (Rig, JoinHandle<()>) {
 #[test]
 fn what_can_not_be_called_back_is_told() {
     both(|io| {
-        let (rig, _runs_on) = with_slow_writes(io, "1h");
+        let (rig, _runs_on) = with_slow_writes(io, "1000s");
         until_under_way(&rig, "slow");
         let error = remove(&rig, "slow", true).expect_err("it is not gone");
         assert_eq!(error.kind, CommandErrorKind::Busy, "{error}");
