@@ -310,7 +310,7 @@ fn volume_state(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Resu
         "Size of the backend when last asked; 0 = not.",
         &|volume| volume.backend_size_bytes,
     )?;
-    gauge("volume_waiting", "1 while its back end can't be opened.", &|volume| {
+    gauge("volume_waiting", "1 while its back end or its address is not there.", &|volume| {
         volume.waiting.is_some().into()
     })?;
     gauge("volume_connections", "NBD connections now.", &|volume| volume.connections.into())?;

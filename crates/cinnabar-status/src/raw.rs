@@ -240,7 +240,7 @@ pub struct VolumeStatus {
     pub state: State,
     /// Why it is not [`State::Serving`], or an empty line.
     pub reason: String,
-    /// How it waits for its back end, if it does.
+    /// How it waits for its back end or its address, if it does.
     pub waiting: Option<Waiting>,
     /// Size in bytes; 0 while it waits.
     pub size_bytes: u64,
@@ -388,7 +388,7 @@ pub enum MigrationRole {
     Taking,
 }
 
-/// A volume waits for its back end.
+/// A volume waits for its back end or its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Waiting {
     /// Times its back end could not be opened.

@@ -344,8 +344,8 @@ impl Plane {
             }
             None if self.absents.reason(name).is_some() => {
                 let reason = self.absents.reason(name).unwrap_or_default();
-                let message = format!("volume {name:?} waits for its back end: {reason}");
-                let hint = "it is served as soon as that can be opened";
+                let message = format!("volume {name:?} is waiting, not served yet: {reason}");
+                let hint = "it is served as soon as its back end and its address are there";
                 Err(CommandError::new(CommandErrorKind::Busy, message, hint))
             }
             None => {

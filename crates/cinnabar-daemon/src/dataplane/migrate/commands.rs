@@ -67,7 +67,7 @@ impl Plane {
                 "say so first, on the host that has it: cinnabar migrate out NAME --to URL",
             ),
             (None, None) if self.absents.reason(name).is_some() => busy(
-                format!("volume {name:?} waits for its back end here"),
+                format!("volume {name:?} is waiting here, not served yet"),
                 "remove it there, or make it a standby: cinnabar migrate in NAME --from URL",
             ),
             (None, None) => {
@@ -221,7 +221,7 @@ impl Plane {
             }
             (None, None) if self.absents.reason(name).is_some() => CommandError::new(
                 CommandErrorKind::Invalid,
-                format!("volume {name:?} waits for its back end, and has no other host"),
+                format!("volume {name:?} is waiting, not served yet, and has no other host"),
                 "name it: --from URL --token-file PATH",
             ),
             (Some(_), _) => CommandError::new(

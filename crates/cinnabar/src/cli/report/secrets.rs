@@ -60,7 +60,10 @@ pub(super) fn without_values(text: &str) -> String {
         clean += &rest[..end];
         rest = &rest[end..];
         let secret = match value_of(word, rest) {
-            Some(value) => shifted(&extent(value), rest.len() - value.len()),
+            Some(value) => {
+                let extent = if has_parts(word, value) { 0..line_of(value) } else { extent(value) };
+                shifted(&extent, rest.len() - value.len())
+            }
             None => match password_of(word, rest) {
                 Some(secret) => secret,
                 None => continue,
@@ -116,9 +119,22 @@ fn value_of<'t>(key: &str, behind: &'t str) -> Option<&'t str> {
     }
 }
 
+/// Whether a header's value goes to the end of its line: cookies, and what has a comma, as `Digest` does.
+fn has_parts(key: &str, value: &str) -> bool {
+    let key = key.to_ascii_lowercase();
+    let is_header = key.ends_with("cookie") || key.ends_with("authorization");
+    is_header
+        && value[..line_of(value)].contains([';', ','])
+        && !value.starts_with(['\\', '"', '\''])
+}
+
+fn line_of(text: &str) -> usize {
+    text.find('\n').unwrap_or(text.len())
+}
+
 /// Where the secret is in a text that begins with a value: quotes are left out.
 fn extent(value: &str) -> Range<usize> {
-    let line = value.find('\n').unwrap_or(value.len());
+    let line = line_of(value);
     // Longer ones first: TOML's strings of several lines, those within a quoted text, plain ones.
     for quote in ["\"\"\"", "'''", "\\\"", "\"", "'"] {
         let Some(text) = value.strip_prefix(quote) else { continue };
@@ -214,6 +230,11 @@ mod tests {
             ("tool --password hush --token=hush", "tool --password REDACTED --token=REDACTED"),
             ("Authorization: Basic aHVzaA==", "Authorization: Basic REDACTED"),
             ("authorization: hush\nb", "authorization: REDACTED\nb"),
+            ("Cookie: a=hush; b=hush\nb", "Cookie: REDACTED\nb"),
+            (
+                "Authorization: Digest username=\"a\", response=\"hush\"\nb",
+                "Authorization: Digest REDACTED\nb",
+            ),
         ] {
             assert_eq!(without_values(text), clean, "{text}");
         }
