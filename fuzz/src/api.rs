@@ -56,10 +56,10 @@ struct Once(Cell<Option<DuplexStream>>);
 
 impl Listen for Once {
     type Stream = DuplexStream;
-    type Opening = std::future::Ready<std::io::Result<DuplexStream>>;
-    async fn next(&self) -> std::io::Result<(Peer, Self::Opening)> {
+    type Opening = std::future::Ready<std::io::Result<(Peer, DuplexStream)>>;
+    async fn next(&self) -> std::io::Result<Self::Opening> {
         match self.0.take() {
-            Some(stream) => Ok((Peer::Unknown, std::future::ready(Ok(stream)))),
+            Some(stream) => Ok(std::future::ready(Ok((Peer::Unknown, stream)))),
             None => pending().await,
         }
     }
