@@ -226,6 +226,7 @@ pub fn volume_keys(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> 
         "bypass_sequential": bypass_sequential_bytes,
         "bypass_large": bypass_large_bytes,
         "fill_limit": fill_limit_bytes,
+        "memory_max": memory_max_bytes,
         "backend_timeout_s": backend_timeout,
         "iops_reservation": qos.reservation_iops,
         "iops_limit": qos.limit_iops,

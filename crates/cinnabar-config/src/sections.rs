@@ -104,6 +104,7 @@ fn read_volume(
             section.quantity("bypass_sequential")?,
         ),
         bypass_large: note(&mut at, "bypass_large", section.quantity("bypass_large")?),
+        memory_max: note(&mut at, "memory_max", section.quantity("memory_max")?),
         fill_limit: note(&mut at, "fill_limit", section.quantity("fill_limit")?),
         backend_timeout_s: note(&mut at, "backend_timeout_s", section.number("backend_timeout_s")?),
         iops_reservation: note(&mut at, "iops_reservation", section.number("iops_reservation")?),

@@ -213,6 +213,8 @@ pub struct VolumeConfig {
     pub bypass_large_bytes: u64,
     /// Bytes of its blocks that may go to the cache device a second; 0 = as many as there are.
     pub fill_limit_bytes: u64,
+    /// Most bytes of memory of a guest that is connected by vhost-user.
+    pub memory_max_bytes: u64,
     /// Guests are answered with an error when an operation of the backend takes longer; zero: they
     /// wait as long as it takes.
     pub backend_timeout: Duration,

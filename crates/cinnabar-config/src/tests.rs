@@ -118,6 +118,7 @@ shared = true
 exclusive = true
 bypass_sequential = "0"
 bypass_large = "1MiB"
+memory_max = "64GiB"
 backend_timeout_s = 0
 "#;
 
@@ -151,6 +152,7 @@ fn every_key_is_read() {
     );
     assert!(volume.read_only && volume.shared && volume.exclusive);
     assert_eq!((volume.bypass_sequential_bytes, volume.bypass_large_bytes), (0, 1 << 20));
+    assert_eq!(volume.memory_max_bytes, 64 << 30);
     assert_eq!(volume.backend_timeout, Duration::ZERO);
     assert!(config.warnings[0].contains("neither encrypted"), "{:?}", config.warnings);
 }

@@ -23,6 +23,11 @@ use std::time::Duration;
 /// reads far more, is fast on most back ends anyway, and would push out what is used again.
 pub const BYPASS_SEQUENTIAL_BYTES: u64 = 16 << 20;
 
+/// Most memory of a guest, unless the volume says otherwise: more than most hosts have.
+const MEMORY_MAX_BYTES: u64 = 2 << 40;
+/// Less than any guest has.
+const MEMORY_MAX_MIN_BYTES: u64 = 1 << 20;
+
 /// Longest wait for an operation of the backend, in seconds, unless the volume says otherwise: none.
 /// A guest waits for storage that is away as over a hard NFS mount; an error instead would abort the
 /// journal of its file system, which a failover of half a minute is not worth.
@@ -107,6 +112,9 @@ pub struct VolumeInput {
     /// Bytes of its blocks that may go to the cache device a second; `0` is no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill_limit: Option<String>,
+    /// Most memory of a guest that is connected by vhost-user; default `2TiB`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub memory_max: Option<String>,
     /// Longest wait for an operation of the backend; default 0 = none.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backend_timeout_s: Option<u64>,
@@ -186,6 +194,7 @@ impl VolumeInput {
             )?,
             bypass_large_bytes: size_or("bypass_large", self.bypass_large.as_deref(), 0)?,
             fill_limit_bytes: fill_limit(self.fill_limit.as_deref().unwrap_or("0"))?,
+            memory_max_bytes: memory_max(self.memory_max.as_deref())?,
             backend_timeout: backend_timeout(self.backend_timeout_s)?,
             qos_group: self.qos_group.clone().map(check_qos_group).transpose()?,
             qos: qos_settings(
@@ -546,6 +555,15 @@ pub(super) fn check_qos_group(name: String) -> Result<String, SettingError> {
 fn share_or(key: &'static str, text: Option<&str>, default: Share) -> Result<Share, SettingError> {
     text.map_or(Ok(default), parse_share)
         .map_err(|(message, hint)| SettingError::new(key, format!("{key}: {message}"), hint))
+}
+
+fn memory_max(text: Option<&str>) -> Result<u64, SettingError> {
+    let bytes = size_or("memory_max", text, MEMORY_MAX_BYTES)?;
+    if bytes < MEMORY_MAX_MIN_BYTES {
+        let message = "memory_max: no guest has less than 1 MiB";
+        return Err(SettingError::new("memory_max", message, "leave it out for 2TiB"));
+    }
+    Ok(bytes)
 }
 
 /// Bytes of a volume's blocks that may go to the cache device a second; 0 is no limit.

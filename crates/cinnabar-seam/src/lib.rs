@@ -42,6 +42,7 @@ pub mod counters;
 pub mod health;
 mod io_error;
 pub mod plan;
+pub mod shared_memory;
 pub mod volume;
 
 pub use cinnabar_format::{limits, units};

@@ -3,17 +3,17 @@
 mod huge;
 mod owned;
 mod pool;
-mod shared;
 
 pub use huge::advise_huge;
 pub use owned::Owned;
 pub use pool::MemoryPool;
 
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_engine::{Payload, RawMemory};
+use cinnabar_engine::{Payload, RawMemory, shared_memory};
 use pool::Region;
 use std::any::Any;
 use std::fmt;
+use std::mem::MaybeUninit;
 use std::ptr::NonNull;
 use std::sync::Arc;
 
@@ -104,7 +104,7 @@ impl Memory {
         let from = self.address(at, len);
         let mut copy = vec![0; len as usize];
         // SAFETY: `address` checked the range, and the bytes are initialised (see `Region`).
-        unsafe { shared::copy(from, copy.as_mut_ptr(), copy.len()) };
+        unsafe { shared_memory::copy(from, copy.as_mut_ptr(), copy.len()) };
         copy
     }
 }
@@ -146,7 +146,7 @@ impl Payload for Memory {
             unsafe { std::ptr::copy(source, to, len as usize) }
         } else {
             // SAFETY: as above; a guest's memory is not private.
-            unsafe { shared::copy(source, to, len as usize) }
+            unsafe { shared_memory::copy(source, to, len as usize) }
         }
     }
 
@@ -171,7 +171,7 @@ impl Payload for Memory {
         // A guest may write its own memory at any time: then the sum is one of bytes that never
         // were there together, and the engine reads the block again into its own memory unless it
         // fits by chance (2^-32), in which case the guest has what it wrote itself.
-        let mut copy = shared::Block::new();
+        let mut copy = Block::new();
         // SAFETY: the range was checked and is initialised.
         let block = unsafe { copy.take(from) };
         crc32c::crc32c_append(spread(seed), block)
@@ -198,6 +198,28 @@ const fn spread(seed: u64) -> u32 {
     x = (x ^ (x >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     x = (x ^ (x >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
     (x ^ (x >> 31)) as u32
+}
+
+/// A private copy of one block of memory that a guest may write at the same time.
+struct Block(MaybeUninit<[u8; 4096]>);
+
+impl Block {
+    const fn new() -> Self {
+        Self(MaybeUninit::uninit())
+    }
+
+    /// Takes the block at `from`.
+    ///
+    /// # Safety
+    /// 4096 readable bytes at `from`.
+    unsafe fn take(&mut self, from: *const u8) -> &[u8; 4096] {
+        // SAFETY: the caller's promise, and room for a block that nothing else has; all of it is
+        // initialised then.
+        unsafe {
+            shared_memory::copy(from, self.0.as_mut_ptr().cast(), 4096);
+            self.0.assume_init_ref()
+        }
+    }
 }
 
 #[cfg(test)]

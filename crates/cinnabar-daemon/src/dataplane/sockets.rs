@@ -94,6 +94,7 @@ impl Front {
             read_only: config.read_only,
             min_block_bytes: SECTOR_BYTES as u32,
             queues_max: QUEUES_MAX,
+            memory_bytes_max: config.memory_max_bytes,
         };
         let socket = vhost::SocketSpec {
             path: path.clone(),

@@ -187,6 +187,7 @@ mod tests {
             read_only: false,
             min_block_bytes: 512,
             queues_max: 1,
+            memory_bytes_max: 1 << 40,
         }
     }
 

@@ -11,8 +11,9 @@ use super::channel::Channel;
 use super::device::feature;
 use super::export::Export;
 use super::inflight::Inflight;
+use super::limits::MEMORY_BYTES_MAX;
 use super::log::Log;
-use super::memory::GuestMemory;
+use super::memory::{GuestMemory, Marked};
 use super::queue::{Queue, Running};
 use super::reason::DisconnectReason;
 use crate::load::Load;
@@ -34,6 +35,13 @@ pub(super) enum Waiting {
     /// The driver switched write-back off: what was written so far is being made durable. To be
     /// acknowledged then, if that was asked for.
     Flush {
+        /// The kind of the message, if an answer is wanted.
+        answer: Option<u32>,
+    },
+    /// All memory is marked in a log that came late. To be acknowledged then, if that was asked for.
+    Mark {
+        /// How far it has come.
+        marked: Marked,
         /// The kind of the message, if an answer is wanted.
         answer: Option<u32>,
     },
@@ -75,6 +83,8 @@ pub(super) struct Connection {
     features: u64,
     protocol_features: u64,
     memory: Arc<GuestMemory>,
+    /// Most bytes of guest memory.
+    memory_bytes_max: u64,
     /// What its mappings are charged to.
     account: Arc<Account>,
     inflight: Option<Inflight>,
@@ -119,6 +129,7 @@ impl Connection {
             features: 0,
             protocol_features: 0,
             memory: Arc::default(),
+            memory_bytes_max: export.memory_bytes_max.min(MEMORY_BYTES_MAX),
             account: Arc::clone(account),
             inflight: None,
             log: None,

@@ -107,6 +107,7 @@ mod tests {
             read_only: false,
             min_block_bytes: 512,
             queues_max: 4,
+            memory_bytes_max: 1 << 40,
         };
         let seen = space(&export, true);
         assert_eq!(seen[..8], (3_u64 << 21).to_le_bytes());

@@ -23,6 +23,8 @@ pub struct Export {
     pub min_block_bytes: u32,
     /// Request queues offered, 1 to [`QUEUES_MAX`].
     pub queues_max: u16,
+    /// Most bytes of guest memory that a front-end may have this process map. More than 16 TiB counts as that.
+    pub memory_bytes_max: u64,
 }
 
 /// Where an export is served.

@@ -98,6 +98,8 @@ pub(super) const DESCRIPTORS_PER_TURN: u32 = 4096;
 /// Bytes copied out of the guest for one queue before others have their turn (some 2 ms); the last
 /// request may go beyond.
 pub(super) const BYTES_PER_TURN: u64 = 4 << 20;
+/// Pieces of 128 MiB of guest memory that are marked in logs of dirty pages in one turn (some 1 ms).
+pub(super) const MARKS_PER_TURN: u32 = 256;
 /// Messages taken from one connection before others have their turn.
 pub(super) const MESSAGES_PER_TURN: u32 = 64;
 /// Bytes of answers that a front-end may leave unread before it is not listened to any more.

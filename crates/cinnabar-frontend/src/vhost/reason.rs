@@ -69,6 +69,8 @@ reasons! {
     RingAddress "ring_address" "a ring outside of the guest's memory, or not aligned";
     /// A region that overlaps another, that is not there, or too many of them.
     Region "region" "a memory region that overlaps another, is unknown, or is too much";
+    /// More guest memory than [`Export::memory_bytes_max`](super::Export::memory_bytes_max).
+    MemoryMax "memory_max" "the guest has more memory than the volume's memory_max";
     /// Guest memory that is not a memfd nor a file on tmpfs or hugetlbfs.
     NotShared "not_shared" "guest memory that is not shared memory (use memory-backend-memfd,share=on)";
     /// Guest memory behind the end of its file.

@@ -10,7 +10,7 @@ use super::memory::GuestMemory;
 use super::proto::RingAddresses;
 use super::reason::DisconnectReason;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU16, Ordering, fence};
+use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Bytes of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: usize = 16;
@@ -188,21 +188,25 @@ impl Ring {
         if index >= self.size {
             return None;
         }
-        let mut bytes = [0; DESCRIPTOR_BYTES];
         let from = self.descriptors.wrapping_add(DESCRIPTOR_BYTES * usize::from(index));
-        // SAFETY: the table has `size` descriptors (`place`). The guest may change it meanwhile:
-        // whatever comes out is judged afterwards, and not read a second time.
-        unsafe { std::ptr::copy_nonoverlapping(from, bytes.as_mut_ptr(), DESCRIPTOR_BYTES) };
+        let mut bytes = [0; DESCRIPTOR_BYTES];
+        for (at, half) in bytes.chunks_exact_mut(8).enumerate() {
+            // SAFETY: the table has `size` descriptors, and is aligned to one (`place`). The guest may change it
+            // meanwhile: whatever comes out is judged afterwards, and not read a second time.
+            let word = unsafe { AtomicU64::from_ptr(from.wrapping_add(8 * at).cast()) };
+            half.copy_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        }
         Some(Descriptor::decode(&bytes))
     }
 
     /// Fills the next entry of the used ring; the driver sees it after [`Self::publish`].
     pub(super) fn put_used(&mut self, head: u16, len: u32) {
         let at = HEAD_BYTES + 8 * usize::from(self.next_used % self.size);
-        let entry = u64::from(head) | u64::from(len) << 32;
-        let to = self.used.wrapping_add(at).cast::<[u8; 8]>();
-        // SAFETY: the ring has `size` entries (`place`).
-        unsafe { to.write(entry.to_le_bytes()) };
+        for (at, value) in [(at, u32::from(head)), (at + 4, len)] {
+            // SAFETY: the ring has `size` entries, and is aligned to four bytes (`place`).
+            let to = unsafe { AtomicU32::from_ptr(self.used.wrapping_add(at).cast()) };
+            to.store(value.to_le(), Ordering::Relaxed);
+        }
         self.mark_used(at as u64, 8);
         self.next_used = self.next_used.wrapping_add(1);
     }

@@ -1,6 +1,6 @@
 //! What one front-end can do to the process and to its neighbours: nothing, however it behaves.
 
-use crate::vhost_guest::{EVENT_INDEX, FEATURES, NEXT, PROTOCOL, USER, WRITE};
+use crate::vhost_guest::{EVENT_INDEX, FEATURES, LOG_ALL, NEXT, PROTOCOL, USER, WRITE};
 use crate::vhost_guest::{Link, Memory, descriptor, message, numbers, pair};
 use crate::vhost_host::{Host, export};
 use crate::vhost_pair::{DATA, HEADER, Pair, STATUS, kind};
@@ -538,4 +538,48 @@ fn completions_that_make_too_little_room_walk_no_chain() {
         });
     }
     assert_eq!(crowd.host().server.stats().chains, before + 20, "only the flushes themselves");
+}
+
+#[test]
+fn a_guest_has_no_more_memory_than_its_volume_allows() {
+    let limited = Export { memory_bytes_max: 1 << 30, ..export() };
+    let mut host = Host::serving(Limits::default(), limited);
+    let file = sparse(2 << 30);
+    for (bytes, is_cut_off) in [(1 << 30, false), ((1 << 30) + 4096, true)] {
+        let link = host.connect(ExportId(1));
+        link.send(&message(5, 0, &sparse_table(bytes)), &[file.as_fd()]);
+        host.settle();
+        assert_eq!(link.is_closed(), is_cut_off, "{bytes}");
+        drop(link);
+        host.settle();
+    }
+    assert_eq!(host.server.stats().disconnects(Why::MemoryMax), 1);
+}
+
+/// Marking 480 MiB of log took a second, in which no other guest was served.
+#[test]
+fn a_log_that_comes_late_is_marked_in_turns() {
+    let mut pair = Pair::strangers(Host::serving(Limits::default(), export()), 1);
+    pair.features |= LOG_ALL;
+    pair.tell(16, &numbers(&[PROTOCOL]), &[]);
+    pair.set_up(|_| 0);
+    let memory = sparse(64 << 30);
+    for window in 0..512 {
+        rustix::io::pwrite(&memory, &[1], window * (128 << 20)).expect("room");
+    }
+    let region = [numbers(&[0]), numbers(&[1 << 40, 64 << 30, 1 << 50, 0])].concat();
+    pair.ack(37, &region, &[memory.as_fd()]);
+    let bytes = ((1_u64 << 40) + (64 << 30)) / 4096 / 8;
+    let log = sparse(bytes);
+    pair.link.send(&message(6, 8, &numbers(&[bytes, 0])), &[log.as_fd()]);
+    let mut turns = 0;
+    while rustix::fs::fstat(&log).expect("its size").st_blocks < 512 * 8 {
+        pair.host.turn(0);
+        turns += 1;
+        assert!(turns < 100);
+    }
+    assert!(turns >= 2, "all in one turn");
+    pair.host.settle();
+    let answer = pair.link.receive().map(|answer| (answer.0, answer.1));
+    assert_eq!(answer, Some((6, numbers(&[0]))));
 }

@@ -49,6 +49,7 @@ pub(crate) fn export() -> Export {
         read_only: false,
         min_block_bytes: 512,
         queues_max: 4,
+        memory_bytes_max: 16 << 40,
     }
 }
 

@@ -94,6 +94,7 @@ impl Rig {
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
             fill_limit_bytes: 0,
+            memory_max_bytes: 1 << 40,
             backend_timeout: Duration::from_secs(30),
             qos_group: None,
             qos: Settings::default(),

@@ -2,15 +2,14 @@
 
 use super::{Connection, Waiting};
 use crate::vhost::bell;
-use crate::vhost::budget::Account;
 use crate::vhost::channel::Message;
 use crate::vhost::device::{self, SPACE_BYTES_MAX, WRITEBACK_AT, feature};
 use crate::vhost::export::Export;
 use crate::vhost::inflight::Inflight;
-use crate::vhost::limits::{MEMORY_BYTES_MAX, QUEUE_SIZE_MAX, REGIONS_MAX};
+use crate::vhost::limits::{QUEUE_SIZE_MAX, REGIONS_MAX};
 use crate::vhost::log::Log;
 use crate::vhost::mapping::MappingError;
-use crate::vhost::memory::{GuestMemory, Region};
+use crate::vhost::memory::{GuestMemory, Marked, Region};
 use crate::vhost::proto::{
     self, ConfigSpan, Fields, InflightSpec, LogSpec, RegionSpec, RingAddresses, RingFd, RingState,
     protocol_feature, request,
@@ -42,6 +41,8 @@ enum Answer {
     Refuse,
     Payload(Vec<u8>),
     WithFd(Vec<u8>, OwnedFd),
+    /// It was answered.
+    None,
     /// The answer comes later.
     Wait(Waiting),
 }
@@ -82,6 +83,11 @@ impl Connection {
                 self.waiting = Some((Waiting::Flush { answer }, now));
                 return Ok(After::Flush);
             }
+            Answer::None => {}
+            Answer::Wait(Waiting::Mark { marked, answer }) => {
+                let answer = answer.or(wanted.then_some(kind));
+                self.waiting = Some((Waiting::Mark { marked, answer }, now));
+            }
             Answer::Wait(waiting) => self.waiting = Some((waiting, now)),
         }
         Ok(After::Next)
@@ -113,6 +119,20 @@ impl Connection {
         self.waiting = None;
         self.answer_base(index);
         true
+    }
+
+    /// Goes on marking all memory, if that is under way: so many pieces at most, which are counted down. True if
+    /// there is more.
+    pub(in crate::vhost) fn mark_more(&mut self, windows: &mut u32) -> bool {
+        let Some((Waiting::Mark { marked, answer }, _)) = &mut self.waiting else { return false };
+        let Some(log) = &self.log else { return false };
+        if !self.memory.mark_all(log, marked, windows) {
+            return true;
+        }
+        let answer = *answer;
+        self.waiting = None;
+        self.acknowledge(answer, true);
+        false
     }
 
     fn answer_base(&mut self, index: u16) {
@@ -216,7 +236,7 @@ impl Connection {
             }
             request::ADD_MEM_REG => {
                 let spec = RegionSpec::decode_one(payload).ok_or(DisconnectReason::Payload)?;
-                let memory = with_region(&self.account, &self.memory, spec, &fd)?;
+                let memory = self.with_region(&self.memory, spec, &fd)?;
                 self.set_memory(memory)
             }
             // QEMU sends one, which means nothing.
@@ -294,15 +314,19 @@ impl Connection {
         if !log.covers(self.memory.end()) {
             return Err(DisconnectReason::LogTooSmall);
         }
-        if std::mem::take(&mut self.unlogged) {
-            self.memory.mark_all(&log);
-        }
         self.log = Some(Arc::new(log));
+        let unlogged = std::mem::take(&mut self.unlogged);
         self.log_rings()?;
         // The answer has no payload by the protocol's text, and a number in its reference server; those
         // who ask for an acknowledgement take the number for it.
         let answered = self.protocol_features & protocol_feature::LOG_SHMFD != 0;
-        Ok(if answered { Answer::Payload(0_u64.to_ne_bytes().to_vec()) } else { Answer::Ack })
+        let answer = answered.then_some(request::SET_LOG_BASE);
+        if unlogged {
+            let marked = Marked::default();
+            return Ok(Answer::Wait(Waiting::Mark { marked, answer }));
+        }
+        self.acknowledge(answer, true);
+        Ok(if answered { Answer::None } else { Answer::Ack })
     }
 
     fn set_addresses(&mut self, index: u32, addresses: RingAddresses) -> Result<Option<Answer>> {
@@ -374,9 +398,30 @@ impl Connection {
         }
         let mut regions = specs.into_iter().zip(fds);
         let memory = regions.try_fold(GuestMemory::default(), |memory, (spec, fd)| {
-            with_region(&self.account, &memory, spec, fd)
+            self.with_region(&memory, spec, fd)
         })?;
         self.set_memory(memory)
+    }
+
+    fn with_region(
+        &self,
+        memory: &GuestMemory,
+        spec: RegionSpec,
+        fd: &OwnedFd,
+    ) -> Result<GuestMemory> {
+        if memory.len() >= REGIONS_MAX {
+            return Err(DisconnectReason::Region);
+        }
+        if memory.bytes().saturating_add(spec.len) > self.memory_bytes_max {
+            return Err(DisconnectReason::MemoryMax);
+        }
+        let region = Region::new(&self.account, spec, fd.as_fd()).map_err(|error| match error {
+            MappingError::NotShared => DisconnectReason::NotShared,
+            MappingError::TooShort => DisconnectReason::TooShort,
+            MappingError::Length => DisconnectReason::Region,
+            MappingError::Refused | MappingError::TooMuch => DisconnectReason::CannotMap,
+        })?;
+        memory.with(region).ok_or(DisconnectReason::Region)
     }
 
     fn remove_region(&mut self, payload: &[u8]) -> Result<Answer> {
@@ -420,22 +465,4 @@ fn subset(payload: &[u8], offered: u64) -> Result<u64> {
     let mut fields = Fields(payload);
     let bits = fields.u64().and_then(|bits| fields.end(bits)).ok_or(DisconnectReason::Payload)?;
     if bits & !offered == 0 { Ok(bits) } else { Err(DisconnectReason::Features) }
-}
-
-fn with_region(
-    account: &Arc<Account>,
-    memory: &GuestMemory,
-    spec: RegionSpec,
-    fd: &OwnedFd,
-) -> Result<GuestMemory> {
-    if memory.len() >= REGIONS_MAX || memory.bytes().saturating_add(spec.len) > MEMORY_BYTES_MAX {
-        return Err(DisconnectReason::Region);
-    }
-    let region = Region::new(account, spec, fd.as_fd()).map_err(|error| match error {
-        MappingError::NotShared => DisconnectReason::NotShared,
-        MappingError::TooShort => DisconnectReason::TooShort,
-        MappingError::Length => DisconnectReason::Region,
-        MappingError::Refused | MappingError::TooMuch => DisconnectReason::CannotMap,
-    })?;
-    memory.with(region).ok_or(DisconnectReason::Region)
 }

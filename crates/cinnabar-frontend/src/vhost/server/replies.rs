@@ -3,6 +3,7 @@
 use super::{Backlog, Served, Server};
 use crate::load::Load;
 use crate::request::{Body, Buffers, Command, Incoming, Ticket};
+use crate::vhost::limits::MARKS_PER_TURN;
 use crate::vhost::block::Status;
 use crate::vhost::connection::Connection;
 use crate::vhost::log::Log;
@@ -236,8 +237,9 @@ impl<M: RawMemory> Server<M> {
         self.now = now;
         self.take_returned();
         let mut dirty = std::mem::take(&mut self.dirty);
+        let mut marks = MARKS_PER_TURN;
         for key in dirty.drain(..) {
-            if let Err(reason) = self.flush_one(key) {
+            if let Err(reason) = self.flush_one(key, &mut marks) {
                 self.disconnect(key, reason);
             }
         }
@@ -248,7 +250,7 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    fn flush_one(&mut self, key: u64) -> Result<(), DisconnectReason> {
+    fn flush_one(&mut self, key: u64, marks: &mut u32) -> Result<(), DisconnectReason> {
         let Some(connection) = self.connections.get_mut(key) else { return Ok(()) };
         connection.in_dirty = false;
         for queue in &mut connection.queues {
@@ -265,11 +267,15 @@ impl<M: RawMemory> Server<M> {
         }
         let waited = connection.waiting.is_some();
         connection.finish_stop();
+        let marks_on = connection.mark_more(marks);
         let was_full = connection.channel.is_full();
         connection.channel.send(self.now)?;
         // Messages that came meanwhile were not read, and no event will report them again.
         if (waited || was_full) && connection.listens() {
             self.messages_later(key);
+        }
+        if marks_on {
+            self.mark_dirty(key);
         }
         let Some(connection) = self.connections.get(key) else { return Ok(()) };
         match connection.closing {
