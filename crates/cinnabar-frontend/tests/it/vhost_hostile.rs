@@ -271,7 +271,7 @@ fn messages_with_descriptors_that_make_no_sense() {
         (Why::TooShort, table(1, std::slice::from_ref(&outside)), vec![file]),
         (Why::Region, table(1, &[numbers(&[0, 0, USER, 0])]), vec![file]),
         (Why::Region, table(1, &[numbers(&[u64::MAX, 4096, USER, 0])]), vec![file]),
-        (Why::Region, table(1, &[numbers(&[0, u64::MAX, USER, 0])]), vec![file]),
+        (Why::MemoryMax, table(1, &[numbers(&[0, u64::MAX, USER, 0])]), vec![file]),
         (Why::Region, table(2, &[region(0, 0), region(4096, HALF)]), vec![file; 2]),
         (Why::TooShort, message(32, 0, &numbers(&[1 << 40, 0, 64 << 16 | 1])), vec![file]),
         (Why::Inflight, message(32, 0, &numbers(&[64, 0, 64 << 16 | 1])), vec![file]),

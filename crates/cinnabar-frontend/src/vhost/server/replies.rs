@@ -3,9 +3,9 @@
 use super::{Backlog, Served, Server};
 use crate::load::Load;
 use crate::request::{Body, Buffers, Command, Incoming, Ticket};
-use crate::vhost::limits::MARKS_PER_TURN;
 use crate::vhost::block::Status;
 use crate::vhost::connection::Connection;
+use crate::vhost::limits::MARKS_PER_TURN;
 use crate::vhost::log::Log;
 use crate::vhost::memory::{GuestMemory, Pieces};
 use crate::vhost::reason::DisconnectReason;
