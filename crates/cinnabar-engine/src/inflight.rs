@@ -24,7 +24,8 @@ impl RangeLock {
     }
 }
 
-/// The range locks of one volume. A few hundred at most are scanned; they fit the CPU cache.
+/// The range locks of one volume. All are scanned: front ends have 1,024 requests of a volume under way at most
+/// (vhost-user: of each connection), which fit the CPU cache.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLocks {
     locks: Vec<RangeLock>,

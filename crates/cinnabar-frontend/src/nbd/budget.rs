@@ -18,6 +18,9 @@ use std::collections::BTreeMap;
 
 /// The most that is an export's own.
 const FLOOR: Load = Load { requests: 16, bytes: 1 << 20 };
+/// Requests of an export under way, more than any disk needs: the engine looks at all of a volume's for each that
+/// comes or goes, in the time of all guests of its thread.
+const DEPTH_MAX: u64 = 1024;
 
 /// What one export holds.
 #[derive(Clone, Copy, Debug, Default)]
@@ -127,6 +130,10 @@ impl Budget {
             wants.requests <= free.requests / if is_eldest && had.requests == 0 { 1 } else { 2 };
         let fits_bytes =
             wants.bytes <= free.bytes / if is_eldest && had.bytes == 0 { 1 } else { 2 };
+        let is_deep = account.held.requests + more.requests > DEPTH_MAX;
+        if is_deep && account.held.requests > 0 {
+            return Err(Short::Own);
+        }
         let waits = rank == Rank::Behind && had.bytes > 0;
         if wants.requests > 0 && !fits_requests {
             return Err(if had.requests > 0 { Short::Own } else { Short::Total });
@@ -224,6 +231,18 @@ mod tests {
         assert!(taken.iter().all(|taken| *taken >= 1024), "{taken:?}");
         assert_eq!(take_all(&mut budget, 99, Rank::Behind), 1 << 20, "it has its floor");
         assert!(budget.held().bytes <= TOTAL.bytes);
+    }
+
+    #[test]
+    fn an_export_has_a_bounded_depth_whatever_is_free() {
+        let mut budget = budget(2);
+        let reserve = |budget: &mut Budget, requests| {
+            budget.reserve(ExportId(0), NONE, Load { requests, bytes: 0 }, Rank::Free)
+        };
+        let count = std::iter::from_fn(|| reserve(&mut budget, 1).ok()).count() as u64;
+        assert_eq!((count, reserve(&mut budget, 1)), (DEPTH_MAX, Err(Short::Own)));
+        budget.release(ExportId(0), Load { requests: DEPTH_MAX, bytes: 0 });
+        assert_eq!(reserve(&mut budget, DEPTH_MAX + 1), Ok(()), "one long request alone");
     }
 
     #[test]

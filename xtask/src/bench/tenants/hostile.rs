@@ -1,6 +1,7 @@
 //! Clients that hold all they can get, or ask for all that can be served. They don't listen to what the server says.
 
 use super::HOSTILE_DISKS;
+use super::dirty_log::FrontEnd;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -35,6 +36,7 @@ pub(crate) enum Attack {
     FloodStatus,
     FloodLongReads,
     HalfOpen,
+    LateLogs,
 }
 
 /// What one connection does.
@@ -47,7 +49,7 @@ enum Script {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 8] = [
+    pub(super) const ALL: [Self; 9] = [
         Self::Nothing,
         Self::BusyLoops,
         Self::HoldMemory,
@@ -56,6 +58,7 @@ impl Attack {
         Self::FloodStatus,
         Self::FloodLongReads,
         Self::HalfOpen,
+        Self::LateLogs,
     ];
 
     pub(super) const fn says(self) -> &'static str {
@@ -68,6 +71,7 @@ impl Attack {
             Self::FloodStatus => "64 connections, block status without a pause",
             Self::FloodLongReads => "8 connections, cached 32 MiB reads without a pause",
             Self::HalfOpen => "128 connections to each of 8 disks that say nothing",
+            Self::LateLogs => "a vhost-user front end with 2 TiB and late logs of dirty pages",
         }
     }
 
@@ -77,7 +81,7 @@ impl Attack {
         let hello = || hello(&disk(0));
         let flood = |kind, len, times| Script::Flood(hello(), request(kind, 0, len).repeat(times));
         match self {
-            Self::Nothing | Self::BusyLoops => Vec::new(),
+            Self::Nothing | Self::BusyLoops | Self::LateLogs => Vec::new(),
             Self::HoldMemory => {
                 let unread = request(READ, 0, LONG).repeat(3);
                 let mut all = on_first(HOLDERS, Script::Say([hello(), unread].concat()));
@@ -157,6 +161,18 @@ impl Hostile {
         for _ in 0..idle {
             let over = Arc::clone(&over);
             threads.push(thread::spawn(move || while !over.load(Ordering::Relaxed) {}));
+        }
+        if attack == Attack::LateLogs {
+            let (over, socket) = (Arc::clone(&over), socket(&disk(0)));
+            let front_end = FrontEnd::new().expect("files in memory");
+            threads.push(thread::spawn(move || {
+                while !over.load(Ordering::Relaxed) {
+                    // What it is told is of no interest.
+                    if front_end.come_and_go(&socket).is_err() {
+                        thread::sleep(STEP);
+                    }
+                }
+            }));
         }
         let is_over = Arc::clone(&over);
         threads.push(thread::spawn(move || {

@@ -1,9 +1,10 @@
-//! What a hostile tenant costs its neighbour: reads of 4 KiB, all hits, one at a time, beside NBD clients that take
-//! what they can get.
+//! What a hostile tenant costs its neighbour: reads of 4 KiB, all hits, one at a time, beside clients that take what
+//! they can get.
 //!
 //! Hostile clients use disks of their own, and come back as often as they are thrown out. They take CPU time of
 //! the same machine: what two busy loops leave of the reads is a fair share of that.
 
+mod dirty_log;
 mod hostile;
 
 use super::{heading, median, publish};
@@ -80,12 +81,17 @@ fn measure(site: &Site, attack: Attack, time: Duration) -> Result<Sample> {
     for number in 0..HOSTILE_DISKS {
         let name = hostile::disk(number);
         site.filled(&format!("{name}.raw"), DISK, 2 + number as u64)?;
-        config = config.volume(disk(&name));
+        let volume = disk(&name);
+        let is_vhost = attack == Attack::LateLogs && number == 0;
+        let socket = site.path(&format!("{name}.sock"));
+        config = config.volume(if is_vhost { volume.vhost_user(&socket) } else { volume });
     }
     let daemon = site.serve(&config)?;
     let socket = |name: &str| site.path(&format!("{name}.sock"));
     warm(&socket(VICTIM), VICTIM)?;
-    warm(&socket(&hostile::disk(0)), &hostile::disk(0))?;
+    if attack != Attack::LateLogs {
+        warm(&socket(&hostile::disk(0)), &hostile::disk(0))?;
+    }
     let attacker = Hostile::start(attack, socket);
     std::thread::sleep(SETTLE);
     let seen = victim(&socket(VICTIM), time);
