@@ -106,7 +106,7 @@ impl Lists<'_> {
     fn has(&mut self, program: &str, tier: Option<Tier>, test: &str) -> Result<bool> {
         let key = (program.to_owned(), tier);
         if !self.tests.contains_key(&key) {
-            let listed = list(self.built.named(program)?, tier)?;
+            let listed = list(self.built.tests(program)?, tier)?;
             self.tests.insert(key.clone(), listed);
         }
         Ok(self.tests[&key].iter().any(|one| one == test))

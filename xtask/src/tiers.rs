@@ -79,6 +79,16 @@ impl Built {
         named.min_by_key(|program| program.tests).with_context(|| format!("cargo built no {name}"))
     }
 
+    /// A program that runs tests, by its name.
+    ///
+    /// # Errors
+    /// When cargo named none.
+    pub(crate) fn tests(&self, name: &str) -> Result<&Program> {
+        let mut all = self.0.iter();
+        let found = all.find(|program| program.tests && program.name == name);
+        found.with_context(|| format!("cargo built no tests {name}"))
+    }
+
     /// Whether all that tests start is linked.
     fn can_start(&self) -> bool {
         let linked = |name: &&str| self.0.iter().any(|program| program.name == *name);
