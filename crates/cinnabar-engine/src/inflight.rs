@@ -25,7 +25,7 @@ impl RangeLock {
 }
 
 /// The range locks of one volume. All are scanned: front ends have 1,024 requests of a volume under way at most
-/// (vhost-user: of each connection), which fit the CPU cache.
+/// (and one more of each NBD connection; vhost-user: 1,024 of each connection), which fit the CPU cache.
 #[derive(Debug, Default)]
 pub(crate) struct RangeLocks {
     locks: Vec<RangeLock>,

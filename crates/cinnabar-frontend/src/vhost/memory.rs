@@ -8,10 +8,10 @@ use super::log::Log;
 use super::mapping::{Mapping, MappingError};
 use super::proto::RegionSpec;
 use cinnabar_seam::shared_memory;
-use rustix::fs::{SeekFrom, seek};
+use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
 use rustix::io::Errno;
 use smallvec::SmallVec;
-use std::os::fd::{BorrowedFd, OwnedFd};
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 
 /// Memory is marked in pieces of so much, when nobody knows what was written: a page of the log has bits for it.
@@ -36,7 +36,9 @@ pub(super) type Pieces = SmallVec<[Piece; 4]>;
 pub(super) struct Region {
     spec: RegionSpec,
     mapping: Mapping,
-    file: OwnedFd,
+    /// The same file, opened once more: of the front end's own handle the front end can hold the position's lock as
+    /// long as it likes. `None`: it could not be opened.
+    file: Option<OwnedFd>,
 }
 
 /// How far all of a guest's memory is marked.
@@ -57,7 +59,10 @@ impl Region {
         let ends = spec.guest.checked_add(spec.len).and(spec.user.checked_add(spec.len));
         ends.ok_or(MappingError::Length)?;
         let mapping = Mapping::new(account, fd, spec.offset, spec.len)?;
-        let file = fd.try_clone_to_owned().map_err(|_| MappingError::Refused)?;
+        // Its owner may have a lease on it, for whose end nothing here waits.
+        let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let path = format!("/proc/self/fd/{}", fd.as_raw_fd());
+        let file = open(path, flags, Mode::empty()).ok();
         Ok(Self { spec, mapping, file })
     }
 
@@ -66,8 +71,8 @@ impl Region {
         if at >= self.spec.len {
             return None;
         }
-        // It moves the file's position, which means nothing for memory.
-        let found = match seek(&self.file, SeekFrom::Data(self.spec.offset + at)) {
+        let Some(file) = &self.file else { return Some(at) };
+        let found = match seek(file, SeekFrom::Data(self.spec.offset + at)) {
             Ok(found) => found.checked_sub(self.spec.offset)?,
             Err(Errno::NXIO) => return None,
             // It does not say.
@@ -290,10 +295,24 @@ mod tests {
     use std::os::fd::AsFd;
 
     fn region(guest: u64, user: u64, len: u64) -> Region {
+        region_with(guest, user, len).0
+    }
+
+    /// The same, and the front end's handle.
+    fn region_with(guest: u64, user: u64, len: u64) -> (Region, OwnedFd) {
         let file = memfd_create("guest", MemfdFlags::CLOEXEC).expect("a memfd");
         ftruncate(&file, len).expect("room");
         let spec = RegionSpec { guest, user, len, offset: 0 };
-        Region::new(&Arc::default(), spec, file.as_fd()).expect("mapped")
+        (Region::new(&Arc::default(), spec, file.as_fd()).expect("mapped"), file)
+    }
+
+    /// A front end that reads into memory of `userfaultfd` holds its handle's position, and held the data thread.
+    #[test]
+    fn a_look_for_data_takes_nothing_of_the_front_ends_handle() {
+        let (region, file) = region_with(0, 1 << 40, 1 << 20);
+        rustix::io::pwrite(&file, &[1], 8192).expect("room");
+        assert_eq!((region.first_data(0), region.first_data(12_288)), (Some(8192), None));
+        assert_eq!(rustix::fs::tell(&file).expect("its position"), 0);
     }
 
     fn table() -> GuestMemory {
@@ -311,9 +330,9 @@ mod tests {
     #[test]
     fn what_a_guest_does_not_have_is_not_marked_and_the_rest_in_bounded_pieces() {
         let gib = 1_u64 << 30;
-        let sparse = region(0, 1 << 40, 64 * gib);
+        let (sparse, handle) = region_with(0, 1 << 40, 64 * gib);
         for at in [0, 5 * gib, 64 * gib - 4096] {
-            rustix::io::pwrite(&sparse.file, &[1; 4096], at).expect("room");
+            rustix::io::pwrite(&handle, &[1; 4096], at).expect("room");
         }
         let memory = GuestMemory::default().with(sparse).expect("it fits");
         let memory = memory.with(region(100 * gib, 2 << 40, gib)).expect("it fits");

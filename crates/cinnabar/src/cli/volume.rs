@@ -233,9 +233,9 @@ struct AddArgs {
     /// Bytes of its blocks that may go to the cache device a second; 0 = no limit
     #[arg(long, value_name = "SIZE", default_value = "0")]
     fill_limit: String,
-    /// Most memory of a guest that is connected by vhost-user.
-    #[arg(long, value_name = "SIZE", default_value = "2TiB")]
-    memory_max: String,
+    /// Most memory of a guest that is connected by vhost-user [default: 2TiB]
+    #[arg(long, value_name = "SIZE")]
+    memory_max: Option<String>,
     /// A backend operation that takes this many seconds fails for its guest; 0 = never
     #[arg(long, value_name = "SECONDS", default_value_t = BACKEND_TIMEOUT_S)]
     backend_timeout: u64,
@@ -427,7 +427,7 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         bypass_sequential: Some(args.bypass_sequential.clone()),
         bypass_large: Some(args.bypass_large.clone()),
         fill_limit: Some(args.fill_limit.clone()),
-        memory_max: Some(args.memory_max.clone()),
+        memory_max: args.memory_max.clone(),
         claim: match &args.claim {
             Some(path) => Some(in_words(&here.join(path))?),
             None => None,
