@@ -8,9 +8,6 @@
 //!
 //! A shard's wake-ups belong to one thread, its home. When a shard that is run elsewhere wants to be
 //! woken earlier than its home knows, the home is told ([`ShardIo::tell_home`]).
-//!
-//! Threads that do nothing but load indices are the homes of some shards until those are loaded
-//! ([`ShardPool::with_loaders`]), so that a start uses more processors than guests are served by.
 
 #![expect(clippy::disallowed_types, reason = "its locks are tried, or held for a list's append")]
 
@@ -59,7 +56,6 @@ pub enum Ran {
 pub struct ShardPool<P, V> {
     seats: Vec<Seat<P, V>>,
     threads: usize,
-    loaders: usize,
     mutants: Mutants,
 }
 
@@ -72,8 +68,6 @@ struct Seat<P, V> {
     questions: Questions<Shard<P, V>>,
     /// When the engine wants to be woken, as of the last run.
     wake: AtomicU64,
-    /// Its index has not been loaded yet: a loader may be its home.
-    loads: AtomicBool,
 }
 
 struct Held<P, V> {
@@ -96,18 +90,8 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
             filled: AtomicBool::new(false),
             questions: Questions::new(),
             wake: AtomicU64::new(NEVER),
-            loads: AtomicBool::new(false),
         };
-        Self { seats: (0..).zip(engines).map(seat).collect(), threads, loaders: 0, mutants }
-    }
-
-    /// Has so many more threads, numbered behind the others, be homes of shards until those are loaded
-    /// or turn out to have nothing to load.
-    #[must_use]
-    pub fn with_loaders(mut self, loaders: usize) -> Self {
-        self.loaders = loaders;
-        self.seats.iter_mut().for_each(|seat| *seat.loads.get_mut() = loaders > 0);
-        self
+        Self { seats: (0..).zip(engines).map(seat).collect(), threads, mutants }
     }
 
     /// Number of shards.
@@ -115,29 +99,13 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
         self.seats.len() as u32
     }
 
-    /// Number of threads, loaders left out.
+    /// Number of threads.
     pub fn threads(&self) -> usize {
         self.threads
     }
 
-    /// The thread that wakes a shard, and carries its commands out. It changes at most once: from a
-    /// loader, which passes on what it is asked ([`Self::was_home`]), to a thread that stays.
+    /// The thread that wakes a shard, carries its commands out, and does its I/O on servers.
     pub fn home(&self, shard: u32) -> usize {
-        let first = shard as usize % (self.threads + self.loaders);
-        if first >= self.threads && self.seats[shard as usize].loads.load(Acquire) {
-            return first;
-        }
-        self.backend_home(shard)
-    }
-
-    /// Whether a thread is a loader that was the home of a shard, which is another thread's by now.
-    pub fn was_home(&self, shard: u32, thread: usize) -> bool {
-        let first = shard as usize % (self.threads + self.loaders);
-        thread >= self.threads && thread == first && self.home(shard) != thread
-    }
-
-    /// The thread whose port does a shard's I/O on servers; never a loader.
-    pub fn backend_home(&self, shard: u32) -> usize {
         shard as usize % self.threads
     }
 
@@ -202,7 +170,7 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
         }
     }
 
-    /// Lets others know when the shard wants to be woken, and that it is loaded.
+    /// Lets others know when the shard wants to be woken.
     fn publish(
         &self,
         seat: &Seat<P, V>,
@@ -213,15 +181,8 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
     ) {
         let wake = held.shard.wake.map_or(NEVER, |at| at.0);
         // Only a holder writes them.
-        let mut before = seat.wake.load(Relaxed);
+        let before = seat.wake.load(Relaxed);
         seat.wake.store(wake, Release);
-        if seat.loads.load(Relaxed) && held.health.is_some_and(|health| !loads(health)) {
-            let old = self.home(shard);
-            seat.loads.store(false, Release);
-            if self.home(shard) != old && !self.mutants.is(Mutant::NewHomeNotTold) {
-                before = NEVER;
-            }
-        }
         let home = self.home(shard);
         if wake < before && home != thread && !self.mutants.is(Mutant::WakeNotPassedOn) {
             io.tell_home(shard, home, Instant(wake));
@@ -386,11 +347,6 @@ impl<P: Payload, V: Copy + PartialEq> Held<P, V> {
 /// Progress is not told.
 const fn is_loading(health: Health) -> bool {
     matches!(health, Health::Loading { .. })
-}
-
-/// Whether a shard is being opened or loaded.
-fn loads(health: Health) -> bool {
-    matches!(health, Health::Opening | Health::Loading { .. })
 }
 
 #[cfg(test)]

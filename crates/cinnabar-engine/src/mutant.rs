@@ -181,8 +181,6 @@ mutants! {
     OldHealthHeard,
     /// Driver: the home of a shard is not told of a wake-up that a run elsewhere has set.
     WakeNotPassedOn,
-    /// A shard changes its home when it is loaded, and the new home is not told of its wake-up.
-    NewHomeNotTold,
     /// Driver: work that may block is done by the data thread where no thread can be had.
     SlowWorkOnDataThread,
     /// Driver: a volume whose last flush failed is proved and sealed all the same.

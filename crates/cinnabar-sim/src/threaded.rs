@@ -163,10 +163,9 @@ impl<P: Payload> Threaded<P> {
             late: None,
         };
         let desks = engines.iter().map(desk).collect();
-        // While they are being loaded, each shard has a thread of its own.
-        let (threads, loaders) = (engines.len().div_ceil(2), engines.len() / 2);
+        let threads = engines.len().div_ceil(2);
         let losses = Losses::new(&map);
-        let pool = ShardPool::new(engines, threads, config.mutants).with_loaders(loaders);
+        let pool = ShardPool::new(engines, threads, config.mutants);
         Self { router: Router::new(map, &config), pool, desks, losses, runs: 0, routed: 0 }
     }
 
@@ -203,8 +202,7 @@ impl<P: Payload> Threaded<P> {
         let dice = mixed(*runs);
         // A wake-up is a matter of the home, whichever thread brings events.
         let home = *again || dice.is_multiple_of(2);
-        let at_home = pool.home(shard);
-        let thread = at_home + usize::from(!home);
+        let thread = pool.home(shard) + usize::from(!home);
         let cut = |events: &mut Vec<Event<P>>, dice: u64| {
             let len = events.len() as u64;
             events
@@ -220,9 +218,7 @@ impl<P: Payload> Threaded<P> {
         *again = ran == Ran::More;
         // A home goes by what the pool says when it looks, others have it look.
         let known = if pool.home(shard) == thread { pool.wake(shard) } else { told };
-        // A new one knows nothing else.
-        let before = wake.filter(|_| pool.home(shard) == at_home);
-        *wake = before.into_iter().chain(known).min();
+        *wake = wake.take().into_iter().chain(known).min();
         actions.extend(known.map(Action::WakeAt));
         for (at, news) in (16..).zip(news) {
             desk.hear_of(news, dice >> at);

@@ -7,7 +7,7 @@ mod counters;
 mod disks;
 
 use super::desk::Desk;
-use super::lane::{Lane, Pool};
+use super::lane::Lane;
 use super::worker::Worker;
 use cinnabar_backend::Memory;
 use cinnabar_driver::ShardPool;
@@ -26,8 +26,6 @@ use std::sync::Arc;
 pub(super) struct Crew {
     router: Router<Memory>,
     pub(super) workers: Vec<Worker>,
-    /// Threads that load shards, and sleep when that is done.
-    loaders: Vec<Worker>,
     /// By shard, as last heard.
     health: Vec<KnownHealth>,
     losses: Losses,
@@ -39,11 +37,11 @@ pub(super) struct Crew {
 
 impl Crew {
     /// No engines yet.
-    pub(super) fn new(workers: Vec<Worker>, loaders: Vec<Worker>) -> Self {
+    pub(super) fn new(workers: Vec<Worker>) -> Self {
         let router = Router::new(ShardMap::single(), &Config::default());
         let losses = Losses::new(router.map());
         let (health, last) = (Vec::new(), RefCell::default());
-        Self { router, workers, loaders, health, losses, capacity_blocks: 0, last }
+        Self { router, workers, health, losses, capacity_blocks: 0, last }
     }
 
     /// Seats engines, one for each shard, in place of those there were.
@@ -53,9 +51,8 @@ impl Crew {
         self.health = vec![unheard; engines.len()];
         self.losses = Losses::new(self.router.map());
         self.last.borrow_mut().clear();
-        let pool = ShardPool::new(engines, self.threads(), Mutants::default());
-        let pool: Arc<Pool> = Arc::new(pool.with_loaders(self.loaders.len()));
-        for worker in self.all() {
+        let pool = Arc::new(ShardPool::new(engines, self.threads(), Mutants::default()));
+        for worker in &self.workers {
             let pool = Arc::clone(&pool);
             worker.call(move |hands| hands.lane.seat(pool));
         }
@@ -77,14 +74,9 @@ impl Crew {
         self.router.map().shards()
     }
 
-    /// Number of threads that serve guests.
+    /// Number of data threads.
     pub(super) fn threads(&self) -> usize {
         self.workers.len() + 1
-    }
-
-    /// All threads beside the first.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Worker> {
-        self.workers.iter().chain(&self.loaders)
     }
 
     /// A guest's request; answered at once only if it can't be served. `share`: the homes of the shards
@@ -139,7 +131,7 @@ impl Crew {
     /// Has each other thread say when it has looked at its port and run what came of that; gives their
     /// number.
     pub(super) fn have_look(&self) -> usize {
-        self.all().map(Worker::have_look).count()
+        self.workers.iter().map(Worker::have_look).count()
     }
 
     /// The engines' I/O to a volume whose attach was answered goes to the plane's volume `key`.
@@ -191,7 +183,7 @@ impl Crew {
 
     /// Ends the threads beside the first.
     pub(super) fn end(&mut self) {
-        for worker in self.workers.drain(..).chain(self.loaders.drain(..)) {
+        for worker in self.workers.drain(..) {
             if !worker.end() {
                 tracing::warn!("a data thread does not end and is left behind");
             }

@@ -415,9 +415,8 @@ impl ShardIo<Memory> for ShardDoors<'_> {
     }
 
     fn start_on_backend(&mut self, shard: u32, id: IoId, key: usize, op: IoOp<Memory>) {
-        let home = self.pool.backend_home(shard);
-        let is_loader = self.thread >= self.pool.threads();
-        if home != self.thread && (is_loader || self.desk.is_server(key)) {
+        let home = self.pool.home(shard);
+        if home != self.thread && self.desk.is_server(key) {
             self.letters.push((home, Mail::Io { shard, id, key, op }));
         } else {
             self.desk.backend_io(self.now, (shard, id), key, op);

@@ -3,9 +3,8 @@
 //! A thread runs a shard when it has something for it: a request that arrived here, a completion of
 //! its own port. It is the home of some shards ([`ShardPool::home`]): it wakes them, carries commands
 //! out, and runs what others have left. Backends that are servers have all I/O of a shard done by one
-//! thread ([`ShardPool::backend_home`]), so that what a restarted server may have lost is known where
-//! its answers arrive. A loader has a port for the cache device alone: it passes I/O on backends on to
-//! that thread.
+//! thread ([`ShardPool::home`]), so that what a restarted server may have lost is known where its answers
+//! arrive.
 
 use super::clock::Clock;
 use super::desk::{Desk, IoEvent, ShardDoors};
@@ -160,7 +159,7 @@ impl Lane {
     /// since.
     pub(super) fn drop_lost(&mut self, key: usize, ranges: &[ByteSpan]) {
         for shard in 0..self.pool.shards() {
-            if self.pool.backend_home(shard) != self.number {
+            if self.pool.home(shard) != self.number {
                 continue;
             }
             let events = &mut self.events[shard as usize];
@@ -315,17 +314,6 @@ impl Lane {
         }
     }
 
-    /// A loader was the home of shards when it was asked to look at them: they may have another by now.
-    /// That one serves guests and passes nothing on, so letters end there.
-    fn pass_look_on(&mut self) {
-        for shard in 0..self.pool.shards() {
-            let due = self.pool.is_filled(shard) || self.pool.wake(shard).is_some();
-            if due && self.pool.was_home(shard, self.number) {
-                self.letters.push((self.pool.home(shard), Mail::Look));
-            }
-        }
-    }
-
     /// Takes what other threads have sent.
     pub(super) fn read_mail(&mut self, now: Instant) {
         let Some(inbox) = self.mail.get(self.number).filter(|inbox| inbox.is_filled()) else {
@@ -346,7 +334,6 @@ impl Lane {
         }
         if look {
             self.look_at_shards(now);
-            self.pass_look_on();
         }
     }
 

@@ -152,7 +152,7 @@ impl Plane {
         let heard = self.heard.clone();
         let first =
             Pulse::new(super::FIRST_THREAD, move |beat| heard.push(WorkerEvent::Asked(beat)));
-        std::iter::once(first).chain(self.crew.all().map(Worker::pulse)).collect()
+        std::iter::once(first).chain(self.crew.workers.iter().map(Worker::pulse)).collect()
     }
 
     /// One turn: wait, gather, apply, act, send.

@@ -2,8 +2,9 @@
 //!
 //! All sockets of a volume belong to one thread: its guests' requests run there, or go from there to
 //! the first thread ([`guests`](super::guests)). Volumes that are reached at one address are served by
-//! one thread, which has the listener. A daemon with a write log has its first thread serve them all,
-//! for the log is there.
+//! one thread, which has the listener. With several threads the first one serves none of them, except
+//! volumes with a `peer`; a daemon with a write log has its first thread serve them all, for the log is
+//! there.
 
 use super::front::{Caller, Front};
 use super::guests::{Late, Names, Passed};
@@ -46,8 +47,8 @@ impl Plane {
         for (_, volume) in &self.volumes {
             served[volume.thread] += 1;
         }
-        // The first one has more to do than to serve guests.
-        Ok((0..threads).rev().min_by_key(|thread| served[*thread]).unwrap_or(0))
+        // The first one has volumes' lives and requests of several shards; no guest is to wait for those.
+        Ok((1..threads).rev().min_by_key(|thread| served[*thread]).unwrap_or(0))
     }
 
     /// Whether a volume that was served here, of this name or with this socket, has left something

@@ -108,8 +108,7 @@ impl Plane {
         let mut used: Vec<Taken> =
             cache.iter().map(|(cache, _)| taken_by_cache(&cache.disk)).collect();
         used.extend(log.iter().flatten().flat_map(|log| log.halves.disks()).map(taken_by_log));
-        let shards = cache.as_ref().map_or(0, |(_, superblocks)| superblocks.len());
-        let (mut plane, commands) = Self::new(config, options, ledger, shards)?;
+        let (mut plane, commands) = Self::new(config, options, ledger)?;
         plane.end_tls_by(config.tls.as_ref());
         let begun = plane
             .install_writes(&config.cache, log)
@@ -124,12 +123,11 @@ impl Plane {
         }
     }
 
-    /// A loop without engines, volumes and cache device, for a device of so many shards.
+    /// A loop without engines, volumes and cache device.
     fn new(
         config: &StartConfig,
         open_options: OpenOptions,
         ledger: Ledger,
-        shards: usize,
     ) -> Result<(Self, Commands), StartError> {
         let CacheConfig { io, device_timeout, threads, poll_max, .. } = config.cache;
         let port = open_port(io)?;
@@ -145,16 +143,14 @@ impl Plane {
             .map(|manager| taps(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
         let groups = config.qos_groups.iter().map(|group| (group.name.clone(), group.depth));
         let threads = threads.max(1);
-        let mut workers = started(threads, loaders(threads, shards), |number| {
-            let times = (device_timeout, poll_max);
-            Worker::start(number, clock, io, clients, times, heard.clone())
-        })?;
+        let times = (device_timeout, poll_max);
+        let worker = |number| Worker::start(number, clock, io, clients, times, heard.clone());
+        let workers = (1..threads).map(worker).collect::<Result<Vec<_>, _>>()?;
         let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
         introduce(&mut lane, &workers);
-        let loaders = workers.split_off(threads - 1);
         let plane = Self {
             lane,
-            crew: Crew::new(workers, loaders),
+            crew: Crew::new(workers),
             front,
             drains: 0,
             cache: Cache::none(config.cache.device.clone(), device_timeout),
@@ -477,35 +473,6 @@ fn introduce(lane: &mut Lane, workers: &[Worker]) {
     lane.meet(mail);
 }
 
-/// Threads beside those that serve guests, for so many shards to be loaded side by side: as many as
-/// there are processors for.
-fn loaders(threads: usize, shards: usize) -> usize {
-    let processors = std::thread::available_parallelism().map_or(1, usize::from);
-    processors.min(shards).saturating_sub(threads)
-}
-
-/// Starts the threads beside the first, loaders behind those that serve guests. Loaders only make a
-/// start faster: on a host that has no room for one more, those there are have to do.
-fn started<W>(
-    threads: usize,
-    loaders: usize,
-    mut start: impl FnMut(usize) -> Result<W, StartError>,
-) -> Result<Vec<W>, StartError> {
-    let mut workers = Vec::with_capacity(threads - 1 + loaders);
-    for number in 1..threads + loaders {
-        match start(number) {
-            Ok(worker) => workers.push(worker),
-            Err(error) if number >= threads => {
-                let loaders = number - threads;
-                tracing::warn!(%error, loaders, "the index is loaded by fewer threads than there are processors");
-                break;
-            }
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(workers)
-}
-
 /// Settings of each of so many engines, which share what probation may take.
 fn engine_config(config: &StartConfig, shards: usize) -> Config {
     let given = config.cache.probation_bytes.map(|bytes| bytes / BLOCK_BYTES);
@@ -530,24 +497,5 @@ pub(super) fn sharpen_timers() {
     let slack = std::num::NonZeroU64::new(TIMER_SLACK_NS);
     if let Err(errno) = rustix::thread::set_current_timer_slack(slack) {
         tracing::debug!(%errno, "time-outs stay coarse");
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_loader_that_cannot_be_started_does_not_end_a_start_and_a_data_thread_does() {
-        let limited = |most: usize| {
-            started(2, 3, |number| {
-                let there_is_room = number <= most;
-                there_is_room.then_some(number).ok_or_else(|| super::super::no_thread("no room"))
-            })
-        };
-        assert_eq!(limited(9).expect("room for all"), [1, 2, 3, 4]);
-        assert_eq!(limited(2).expect("one loader"), [1, 2]);
-        assert_eq!(limited(1).expect("no loader"), [1]);
-        assert!(limited(0).is_err());
     }
 }

@@ -1,6 +1,5 @@
 //! A data thread beside the first one, with an I/O port of its own: the home of some of the shards,
-//! which serves some of the volumes. A loader is such a thread that serves none, and is the home of
-//! shards as long as they are being loaded.
+//! which serves some of the volumes.
 //!
 //! What a worker can't settle by itself goes to the plane's inbox.
 

@@ -132,57 +132,6 @@ fn the_home_is_told_of_an_earlier_wake_up() {
     assert_eq!(run(1, 7000), [(0, 0, Instant(7000))]);
 }
 
-/// Once there is nothing to load, and then it is told.
-#[test]
-fn a_loader_is_the_home_of_a_shard_until_that_is_loaded() {
-    for mutants in [Mutants::default(), Mutants::only(Mutant::NewHomeNotTold)] {
-        let engine = || Engine::without_device(Config::default());
-        let pool = Pool::new(vec![engine(), engine(), engine()], 1, mutants).with_loaders(1);
-        let homes = |home: fn(&Pool, u32) -> usize| [0, 1, 2].map(|shard| home(&pool, shard));
-        assert_eq!(homes(Pool::home), [0, 1, 0]);
-        assert_eq!(homes(Pool::backend_home), [0, 0, 0]);
-        let run = |shard: u32| {
-            let mut held = pool.seats[shard as usize].hold().expect("it is free");
-            held.shard.wake = Some(Instant(9000));
-            drop(held);
-            // The home of before knows.
-            pool.seats[shard as usize].wake.store(9000, Release);
-            let mut doors = Doors::default();
-            let home = pool.home(shard);
-            pool.run(shard, home, Instant(0), &mut Vec::new(), &mut doors);
-            doors.told
-        };
-        assert_eq!(run(0), [], "its home stays");
-        let told = run(1);
-        let is_told = !mutants.is(Mutant::NewHomeNotTold);
-        assert_eq!(told == [(1, 0, Instant(9000))], is_told, "{told:?}");
-        assert_eq!(homes(Pool::home), [0, 0, 0]);
-        assert_eq!(run(1), [], "it knows");
-    }
-}
-
-/// Else letters between loaders would multiply.
-#[test]
-fn a_loader_passes_on_only_what_was_its_own() {
-    let pool = |threads, loaders, shards: u32| {
-        let engines = (0..shards).map(|_| Engine::without_device(Config::default())).collect();
-        Pool::new(engines, threads, Mutants::default()).with_loaders(loaders)
-    };
-    let small = pool(1, 3, 4);
-    let passes = |pool: &Pool| -> Vec<(u32, usize)> {
-        let all = (0..4).flat_map(|shard| (0..4).map(move |thread| (shard, thread)));
-        all.filter(|(shard, thread)| pool.was_home(*shard, *thread)).collect()
-    };
-    assert_eq!(passes(&small), []);
-    // It turns out to have nothing to load.
-    small.run(1, 1, Instant(0), &mut vec![Event::Wake], &mut Doors::default());
-    assert_eq!(passes(&small), [(1, 1)], "neither those of other loaders nor those of a thread");
-    // A thread that stays would not pass on: no home moves from one of them to another.
-    let large = pool(4, 2, 8);
-    let homes = (0..8).map(|shard| large.home(shard));
-    assert_eq!(homes.collect::<Vec<_>>(), [0, 1, 2, 3, 4, 5, 2, 3]);
-}
-
 /// A thread may have looked at the clock before another one that ran the shard first.
 #[test]
 fn a_shard_never_goes_back_in_time() {

@@ -1,7 +1,7 @@
 //! Clients that hold all they can get, or ask for all that can be served. They don't listen to what the server says.
 
-use super::HOSTILE_DISKS;
 use super::dirty_log::FrontEnd;
+use super::{HOSTILE_DISKS, beside};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 const READ: u16 = 0;
 const WRITE: u16 = 1;
+const FLUSH: u16 = 3;
 const BLOCK_STATUS: u16 = 7;
 /// The longest request.
 const LONG: u32 = 32 << 20;
@@ -37,6 +38,8 @@ pub(crate) enum Attack {
     FloodLongReads,
     HalfOpen,
     LateLogs,
+    StuckLog,
+    HungBackEnds,
 }
 
 /// What one connection does.
@@ -49,7 +52,7 @@ enum Script {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 9] = [
+    pub(super) const ALL: [Self; 11] = [
         Self::Nothing,
         Self::BusyLoops,
         Self::HoldMemory,
@@ -59,6 +62,8 @@ impl Attack {
         Self::FloodLongReads,
         Self::HalfOpen,
         Self::LateLogs,
+        Self::StuckLog,
+        Self::HungBackEnds,
     ];
 
     pub(super) const fn says(self) -> &'static str {
@@ -72,12 +77,14 @@ impl Attack {
             Self::FloodLongReads => "8 connections, cached 32 MiB reads without a pause",
             Self::HalfOpen => "128 connections to each of 8 disks that say nothing",
             Self::LateLogs => "a vhost-user front end with 2 TiB and late logs of dirty pages",
+            Self::StuckLog => "nobody reads the log, and 8 connections fill it",
+            Self::HungBackEnds => "80 of 400 back ends hang, with 8 requests each",
         }
     }
 
     /// The disk and the script of each connection.
-    fn connections(self) -> Vec<(usize, Script)> {
-        let on_first = |count, script: Script| vec![(0, script); count];
+    fn connections(self) -> Vec<(String, Script)> {
+        let on_first = |count, script: Script| vec![(disk(0), script); count];
         let hello = || hello(&disk(0));
         let flood = |kind, len, times| Script::Flood(hello(), request(kind, 0, len).repeat(times));
         match self {
@@ -93,10 +100,20 @@ impl Attack {
                         continue;
                     }
                     let unsent = [hello(), request(WRITE, 0, size), vec![0]].concat();
-                    all.push((0, Script::Say(unsent)));
+                    all.push((disk(0), Script::Say(unsent)));
                     free -= size;
                 }
                 all
+            }
+            Self::StuckLog => on_first(8, Script::Say(b"GARBAGE!".repeat(10))),
+            Self::HungBackEnds => {
+                let asks = [request(READ, 0, 4096), request(FLUSH, 0, 0)].concat().repeat(4);
+                let of = |name: String| {
+                    let hello = self::hello(&name);
+                    let script = Script::Say([hello, asks.clone()].concat());
+                    (name, script)
+                };
+                (0..beside::HUNG).map(beside::hung).map(of).collect()
             }
             Self::UnreadReplies => {
                 on_first(64, Script::Say([hello(), request(READ, 0, LONG)].concat()))
@@ -105,7 +122,7 @@ impl Attack {
             Self::FloodStatus => on_first(64, flood(BLOCK_STATUS, DISK, 512)),
             Self::FloodLongReads => on_first(8, flood(READ, LONG, 4)),
             Self::HalfOpen => {
-                let of = |disk| vec![(disk, Script::Say(Vec::new())); 128];
+                let of = |number| vec![(disk(number), Script::Say(Vec::new())); 128];
                 (0..HOSTILE_DISKS).flat_map(of).collect()
             }
         }
@@ -150,9 +167,9 @@ impl Hostile {
         let over = Arc::new(AtomicBool::new(false));
         // The first ones have got theirs before the others come.
         let wait = |number| if number < HOLDERS { STEP } else { HOLDERS_ALONE };
-        let connection = |(number, (disk_number, script))| {
+        let connection = |(number, (disk, script)): (usize, (String, Script))| {
             let wait = if attack == Attack::HoldMemory { wait(number) } else { STEP };
-            Connection::new(socket(&disk(disk_number)), script, wait)
+            Connection::new(socket(&disk), script, wait)
         };
         let mut all: Vec<_> =
             attack.connections().into_iter().enumerate().map(connection).collect();

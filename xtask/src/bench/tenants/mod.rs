@@ -4,12 +4,14 @@
 //! Hostile clients use disks of their own, and come back as often as they are thrown out. They take CPU time of
 //! the same machine: what two busy loops leave of the reads is a fair share of that.
 
+mod beside;
 mod dirty_log;
 mod hostile;
 
 use super::{heading, median, publish};
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
+use beside::{BackEnds, Pipe};
 use e2e::nbd::Client;
 use e2e::{Config, MIB, Site, Volume};
 use hostile::{Attack, Hostile};
@@ -86,17 +88,36 @@ fn measure(site: &Site, attack: Attack, time: Duration) -> Result<Sample> {
         let socket = site.path(&format!("{name}.sock"));
         config = config.volume(if is_vhost { volume.vhost_user(&socket) } else { volume });
     }
-    let daemon = site.serve(&config)?;
+    let back_ends = (attack == Attack::HungBackEnds).then(BackEnds::start).transpose()?;
+    if let Some(back_ends) = &back_ends {
+        config = back_ends.add_to(config, site, HOSTILE_DISKS + 1)?;
+    }
+    let pipe = (attack == Attack::StuckLog).then(|| Pipe::new(site)).transpose()?;
+    let daemon = site.serve_under(&config, |command| {
+        if let Some(pipe) = &pipe {
+            pipe.take_log_of(command);
+        }
+        Ok(())
+    })?;
     let socket = |name: &str| site.path(&format!("{name}.sock"));
     warm(&socket(VICTIM), VICTIM)?;
     if attack != Attack::LateLogs {
         warm(&socket(&hostile::disk(0)), &hostile::disk(0))?;
     }
+    back_ends.as_ref().map_or(Ok(()), BackEnds::hang)?;
+    pipe.as_ref().inspect(|pipe| pipe.fill());
     let attacker = Hostile::start(attack, socket);
     std::thread::sleep(SETTLE);
     let seen = victim(&socket(VICTIM), time);
     attacker.end();
-    daemon.stop().context("the daemon after the attack")?;
+    if let Some(back_ends) = back_ends {
+        back_ends.end()?;
+    }
+    match attack {
+        // One that hangs with its log or its back ends does not end.
+        Attack::StuckLog | Attack::HungBackEnds => daemon.crash()?,
+        _ => daemon.stop().context("the daemon after the attack")?,
+    }
     Ok(seen)
 }
 

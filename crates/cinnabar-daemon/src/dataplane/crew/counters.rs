@@ -70,7 +70,7 @@ impl Crew {
     /// How long engines' reads and writes took, by all threads.
     pub(in super::super) fn io_totals(&self, lane: &Lane) -> Totals {
         let mut totals = lane.desk.totals;
-        for worker in self.all() {
+        for worker in &self.workers {
             totals += worker.call(|hands| hands.lane.desk.totals);
         }
         totals

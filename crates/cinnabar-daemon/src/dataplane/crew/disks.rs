@@ -17,7 +17,7 @@ impl Crew {
         capacity_blocks: u64,
     ) -> rustix::io::Result<()> {
         lane.desk.install_cache(Arc::clone(disk))?;
-        for worker in self.all() {
+        for worker in &self.workers {
             let disk = Arc::clone(disk);
             worker.call(move |hands| hands.lane.desk.install_cache(disk))?;
         }
@@ -28,21 +28,21 @@ impl Crew {
     /// Has all threads let go of the cache device. Engines must not wait for I/O of it.
     pub(in super::super) fn close_cache(&mut self, lane: &mut Lane) {
         lane.desk.close_cache();
-        self.all().for_each(|worker| worker.call(|hands| hands.lane.desk.close_cache()));
+        self.workers.iter().for_each(|worker| worker.call(|hands| hands.lane.desk.close_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads leave the cache device to the kernel.
     pub(in super::super) fn leave_cache(&mut self, lane: &mut Lane) {
         lane.desk.leave_cache();
-        self.all().for_each(|worker| worker.call(|hands| hands.lane.desk.leave_cache()));
+        self.workers.iter().for_each(|worker| worker.call(|hands| hands.lane.desk.leave_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads see to it that I/O on the cache device ends, or is given up.
     pub(in super::super) fn hurry_cache(&mut self, lane: &mut Lane, now: Instant, bound: Duration) {
         lane.desk.hurry_cache(now, bound);
-        for worker in self.all() {
+        for worker in &self.workers {
             worker.order(move |hands| hands.lane.desk.hurry_cache(now, bound));
         }
     }
@@ -50,7 +50,7 @@ impl Crew {
     /// Lets the cache device take its time again, if it has no time-out.
     pub(in super::super) fn ease_cache(&mut self, lane: &mut Lane) {
         lane.desk.ease_cache();
-        for worker in self.all() {
+        for worker in &self.workers {
             worker.order(|hands| hands.lane.desk.ease_cache());
         }
     }

@@ -135,11 +135,6 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
         "both copies of a superblock must be lost, and no simulated device loses more than one",
     ),
     (
-        Mutant::NewHomeNotTold,
-        "driver `pool`",
-        "whatever comes next for the shard has it run, and seldom does nothing come for long enough",
-    ),
-    (
         Mutant::QuestionNotLookedAtAgain,
         "driver `pool`",
         "nobody asks while a shard is run, and who would wait for ever",
