@@ -1,4 +1,4 @@
-//! `cargo xtask count`: how large the house is, crate by crate, as a table for `docs/`.
+//! `cargo xtask count`: how large the house is, crate by crate, as a table.
 
 use crate::modules::{Modules, collect};
 use crate::shell::root;

@@ -3,8 +3,9 @@
 //!
 //! Started by `cargo xtask bench families`. Arguments: `--only TEXT` for families and traces whose
 //! names hold it, `--jobs N`, `--sizes 50,100`, `--endurance save`, `--quick` (no further runs for
-//! the reasons of misses), then files of traces. Bars as in `docs/benchmarks.md`; counts are
-//! deterministic. The last column says why a cell falls short: see [`reasons`].
+//! the reasons of misses), then files of traces. The last run is in `hit-table.csv` beside this file;
+//! `docs/design/hit-table.md` has its columns and bars. Counts are deterministic. The last column
+//! says why a cell falls short: see [`reasons`].
 
 mod families;
 mod reasons;
