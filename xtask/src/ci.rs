@@ -9,7 +9,7 @@ use crate::shell::{cargo, show};
 use crate::stage::{Done, Stage, run_all};
 use crate::tier::Tier;
 use crate::tiers::{self, Built, SIMULATOR};
-use crate::{circles, faults, found_by, fuzz, install, layers, tidy};
+use crate::{faults, found_by, fuzz, install, layers, tidy};
 use anyhow::Result;
 use e2e::{binary, python, tools};
 use std::process::ExitCode;
@@ -89,7 +89,6 @@ fn quick(shared: &Shared) -> Vec<Stage> {
         Stage::new("fmt", || cargo_stage(&["fmt", "--all", "--check"])),
         Stage::new("tidy", || tidy::check().map(passed)),
         Stage::new("layers", || layers::check().map(passed)),
-        Stage::new("circles", || circles::check().map(passed)),
         Stage::new("test", move || {
             let seeds = |built: &Built| Ok(faults::job(&built.named(SIMULATOR)?.path, QUICK_SEEDS));
             let (built, outcome) = tiers::quick(seeds)?;

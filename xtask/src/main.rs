@@ -5,9 +5,6 @@
 mod bench;
 mod ceph;
 mod ci;
-mod circles;
-mod count;
-mod coverage;
 mod demo;
 mod faults;
 mod found_by;
@@ -15,14 +12,12 @@ mod fuzz;
 mod install;
 mod lanes;
 mod layers;
-mod modules;
 mod package;
 mod programs;
 mod ratchet;
 mod shell;
 mod slow;
 mod soak;
-mod source;
 mod stage;
 mod table;
 mod tidy;
@@ -55,10 +50,6 @@ enum Chore {
     /// Measure
     #[command(subcommand)]
     Bench(bench::Bench),
-    /// Lines of the engine that each search reaches (some minutes)
-    Coverage(coverage::Args),
-    /// Count lines, functions, asserts and circles of modules, crate by crate
-    Count(count::Args),
     /// Search longer: fault simulations on and on, or all searches for some minutes
     Soak(soak::Args),
     /// Build a Debian package
@@ -66,9 +57,6 @@ enum Chore {
 }
 
 fn main() -> ExitCode {
-    if let Some(code) = coverage::stand_in() {
-        return code;
-    }
     let done = match Cli::parse().chore {
         Chore::Test(args) => return ci::test(&args),
         Chore::Ci(args) => return ci::ci(&args),
@@ -76,8 +64,6 @@ fn main() -> ExitCode {
         Chore::Demo(args) => demo::run(&args),
         Chore::Ceph => ceph::run(),
         Chore::Bench(bench) => bench::run(&bench),
-        Chore::Coverage(args) => coverage::run(&args),
-        Chore::Count(args) => count::run(&args),
         Chore::Package(args) => package::run(&args),
         Chore::Soak(args) => return soak::run(&args),
     };

@@ -59,7 +59,7 @@ pub(crate) fn check() -> Result<()> {
 }
 
 /// The project's text files below `folder`.
-fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
+pub(crate) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     let skip = ["target", "corpus", "artifacts", "node_modules"];
     for entry in fs::read_dir(folder)? {
         let path = entry?.path();

@@ -9,9 +9,7 @@ mod hits;
 mod hosts;
 mod hybrid;
 mod marks;
-mod pages;
 mod rbd;
-mod resize;
 mod restart;
 mod shares;
 mod simulate;
@@ -36,16 +34,12 @@ pub(crate) enum Bench {
     Frontends(frontends::Args),
     /// Guests' writes with crash safety against without, on back ends of 0.1, 1 and 8 ms
     Marks(marks::Args),
-    /// Hits with pages open, and without: what viewers cost the data path
-    Pages(pages::Args),
     /// Images on a throw-away Ceph cluster, through the cache and through librbd alone
     Rbd(rbd::Args),
     /// Daemons that share a Ceph cluster: what the warm-up of one costs the others
     Hosts(hosts::Args),
     /// MOBBS's experiment on a throw-away Ceph cluster: hybrid volumes beside all-SSD and all-HDD ones
     Hybrid(hybrid::Args),
-    /// A cache that becomes larger and smaller under load: time, hits that stay, longest read
-    Resize(resize::Args),
     /// Time from start to first reply and to full index, with a cache of 100 GB
     Restart(restart::Args),
     /// The SPC-1-like workload: the engine's own cost, modelled disks with and without a cache, desktops
@@ -131,11 +125,9 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Compare(args) => compare::run(args),
         Bench::Frontends(args) => frontends::run(args),
         Bench::Marks(args) => marks::run(args),
-        Bench::Pages(args) => pages::run(args),
         Bench::Rbd(args) => rbd::run(args),
         Bench::Hosts(args) => hosts::run(args),
         Bench::Hybrid(args) => hybrid::run(args),
-        Bench::Resize(args) => resize::run(args),
         Bench::Restart(args) => restart::run(args),
         Bench::Spc1(args) => spc1::run(args),
         Bench::Tenants(args) => tenants::run(args),

@@ -5,7 +5,6 @@
 mod clients;
 mod misses;
 mod nbd;
-mod profile;
 pub(super) mod qos;
 mod servers;
 mod vhost;
@@ -54,8 +53,6 @@ enum Part {
     Volumes,
     /// Misses on the model of a file server
     Misses,
-    /// Where the time of NBD goes, server and client
-    Profile,
 }
 
 /// How long and how often, on which disk.
@@ -104,9 +101,6 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     if wants(Part::Misses) {
         text.push_str(&misses::measure(Path::new("/dev/shm"), plan)?);
-    }
-    if wants(Part::Profile) {
-        text.push_str(&profile::measure(Path::new("/dev/shm"), plan)?);
     }
     publish(&text, args.output.as_deref())
 }

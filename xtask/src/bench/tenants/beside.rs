@@ -64,7 +64,7 @@ impl BackEnds {
     }
 
     fn signal(&self, signal: Signal) -> Result<()> {
-        let pid = Pid::from_raw(self.server.running.pid() as i32).context("a process")?;
+        let pid = Pid::from_raw(self.server.running.pid().cast_signed()).context("a process")?;
         Ok(kill_process(pid, signal)?)
     }
 }
@@ -83,7 +83,7 @@ impl Pipe {
             Ok(()) | Err(Errno::EXIST) => {}
             Err(errno) => return Err(errno).context("making a pipe"),
         }
-        let flags = rustix::fs::OFlags::NONBLOCK.bits() as i32;
+        let flags = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
         let pipe = File::options().read(true).write(true).custom_flags(flags).open(&path)?;
         Ok(Self { both_ends: pipe, path })
     }
