@@ -22,7 +22,7 @@ const ALLOWED: &[Allowed] = &[
     Allowed {
         member: "crates/cinnabar-daemon",
         modules: &["dataplane::*"],
-        reason: "the data plane is one type over many files; docs/design/driver.md has the order in which its parts move to cinnabar-driver",
+        reason: "the data plane is one type over many files; docs/design/data-threads.md has what stands in cinnabar-driver",
     },
     Allowed {
         member: "crates/cinnabar-control",
