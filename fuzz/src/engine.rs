@@ -1,11 +1,11 @@
 //! The engine in a small world: bytes choose the next event, the oracle judges every answer.
 //!
-//! A failing input prints what happened; `CINNABAR_GUIDED=FILE cargo test -p cinnabar-search small` does
+//! A failing input prints what happened; `CINNABAR_GUIDED=FILE cargo test -p cinnabar-sim small` does
 //! so without a fuzzer.
 
 use cinnabar_engine::mutant::Mutants;
-use cinnabar_search::coverage::FEATURES;
-use cinnabar_search::run_with;
+use cinnabar_sim::search::coverage::FEATURES;
+use cinnabar_sim::search::run_with;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU8, Ordering};
 

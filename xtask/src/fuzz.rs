@@ -18,7 +18,7 @@ const WRITE_LOG: &str = "write_log";
 const WORKERS: usize = 2;
 /// Inputs that tests of these crates run, by target.
 const TESTED_ELSEWHERE: [(&str, &str); 2] = [
-    (ENGINE, "crates/cinnabar-search/tests/corpus/guided"),
+    (ENGINE, "crates/cinnabar-sim/tests/corpus/guided"),
     (WRITE_LOG, "crates/cinnabar-writeback/tests/corpus/guided"),
 ];
 /// The programs, with libFuzzer in them: other builds of the workspace do without.

@@ -70,8 +70,6 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (MODEL, &[SEAM]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
     (SIM, &[DRIVER, SHARDS, ENGINE, QOS]),
-    // Other searches under its media and its oracle; fuzz targets and tests alone run them.
-    (SEARCH, &[SIM, DRIVER, ENGINE]),
     (STUDY, &[SHARDS, ENGINE, POLICY, TRACE, TEXT]),
     // Pure: its doors are traits, which the edges and the simulator open.
     (DRIVER, &[WRITEBACK, SHARDS, ENGINE, QOS]),
@@ -102,8 +100,8 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     (
         "cinnabar-fuzz",
         &[
-            CONTROL, MESSAGES, HISTORY, STATUS, CONFIG, SEARCH, WRITEBACK, FRONTEND, BACKEND,
-            ENGINE, SEAM, POLICY, TRACE,
+            CONTROL, MESSAGES, HISTORY, STATUS, CONFIG, SIM, WRITEBACK, FRONTEND, BACKEND, ENGINE,
+            SEAM, POLICY, TRACE,
         ],
     ),
     // The end-to-end tests know processes and sockets only.
@@ -134,7 +132,6 @@ const FRONTEND: &str = "cinnabar-frontend";
 const BACKEND: &str = "cinnabar-backend";
 const MODEL: &str = "cinnabar-model";
 const SIM: &str = "cinnabar-sim";
-const SEARCH: &str = "cinnabar-search";
 const STUDY: &str = "cinnabar-study";
 const WRITEBACK: &str = "cinnabar-writeback";
 const SHARDS: &str = "cinnabar-shards";
@@ -152,10 +149,7 @@ const TRACE: &str = "cinnabar-trace";
 /// What neither program may link, by whatever way and with whatever features: the one that serves knows no
 /// laboratory, the laboratory no daemon.
 const MUST_NOT_LINK: &[(&str, &[&str])] = &[
-    (
-        "cinnabar",
-        &[LAB, BENCH, STUDY, SIM, SEARCH, REPORT, EMBED, "plotters", "lzma-rust2", "rand_distr"],
-    ),
+    ("cinnabar", &[LAB, BENCH, STUDY, SIM, REPORT, EMBED, "plotters", "lzma-rust2", "rand_distr"]),
     (LAB, &["cinnabar", DAEMON, CONTROL, MANAGER, PAGE, API, HISTORY, "axum", "hyper", "tokio"]),
 ];
 

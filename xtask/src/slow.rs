@@ -130,14 +130,6 @@ pub(crate) const SLOW: &[Slow] = &[
         ],
     },
     Slow {
-        program: "cinnabar-search/it",
-        tier: Tier::Ci,
-        tests: &[
-            "small::every_order_of_a_few_moves_is_sound",
-            "small::few_moves_find_deliberate_bugs",
-        ],
-    },
-    Slow {
         program: "cinnabar-sim/it",
         tier: Tier::Ci,
         tests: &[

@@ -15,7 +15,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 /// How long to search.
 #[derive(clap::Args, Debug)]
 pub(crate) struct Args {
-    /// Minutes for fault simulations, as many for the exhaustive search, and for fuzz targets [default: fault simulations, on
+    /// Minutes for fault simulations, and as many for fuzz targets [default: fault simulations, on
     /// and on]
     #[arg(long, hide_default_value = true)]
     minutes: Option<u64>,
@@ -36,7 +36,7 @@ pub(crate) struct Args {
     /// vhost-user, and there is a killed owner for five of them and a frozen one for ten
     #[arg(long, default_value_t = 100)]
     migrations: u64,
-    /// Only these stages: faults, seeds, exhaustive, mutants, fuzz, crash-images, migrations [default: all; without --minutes: faults]
+    /// Only these stages: faults, seeds, fuzz, crash-images, migrations [default: all; without --minutes: faults]
     #[arg(hide_default_value = true)]
     stages: Vec<String>,
 }
@@ -53,20 +53,6 @@ pub(crate) fn run(args: &Args) -> ExitCode {
         Stage::new("seeds", move || {
             let test = ["test", "--release", "--locked", "--package", "cinnabar-sim"];
             show(cargo(&test).env("CINNABAR_SEEDS", &seeds)).map(Done::Passed)
-        }),
-        Stage::new("exhaustive", move || {
-            let minutes = limit.unwrap_or(Duration::from_hours(1)).as_secs() / 60;
-            let test = ["test", "--release", "--locked", "--package", "cinnabar-search"];
-            let mut search = cargo(&test);
-            search.args(["--test", "it", "small::every_order", "--", "--nocapture"]);
-            search.env("CINNABAR_MOVES", "99");
-            show(search.env("CINNABAR_MINUTES", minutes.max(1).to_string())).map(Done::Passed)
-        }),
-        Stage::new("mutants", || {
-            let test = ["test", "--release", "--locked", "--package", "cinnabar-search"];
-            let mut table = cargo(&test);
-            table.args(["--test", "it", "table_of_mutants", "--", "--nocapture", "--ignored"]);
-            show(&mut table).map(Done::Passed)
         }),
         Stage::new("crash-images", move || crash_images(images, &mode, first, limit)),
         Stage::new("migrations", move || migrate(migrations)),

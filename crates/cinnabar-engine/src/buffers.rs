@@ -41,11 +41,6 @@ impl<P: Payload> Buffers<P> {
         self.total
     }
 
-    /// Blocks that have been in use at some time: the first ones of the slab.
-    pub(crate) fn used(&self) -> u32 {
-        self.fresh
-    }
-
     /// Blocks not in use.
     pub(crate) fn available(&self) -> u32 {
         self.total - self.fresh + self.free.len() as u32

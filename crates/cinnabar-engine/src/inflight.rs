@@ -54,13 +54,6 @@ impl RangeLocks {
         self.locks.is_empty()
     }
 
-    /// Locks and waiters, oldest first: request, first block, end, exclusive, blockers.
-    pub(crate) fn in_order(&self) -> Vec<(usize, u64, u64, bool, u32)> {
-        let mut locks = self.locks.clone();
-        locks.sort_unstable_by_key(|lock| lock.order);
-        locks.iter().map(|h| (h.request, h.first, h.end, h.exclusive, h.blockers)).collect()
-    }
-
     /// `request` is done; `granted` is called for each one that may go on now, oldest first.
     pub(crate) fn leave(&mut self, request: usize, mut granted: impl FnMut(usize)) {
         let index = self.locks.iter().position(|lock| lock.request == request);

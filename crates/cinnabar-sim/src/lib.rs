@@ -4,7 +4,6 @@
 //! lose, tear and rot what is not durable, and an oracle judges every read.
 
 pub mod dice;
-pub mod digest;
 pub mod driver;
 pub mod faults;
 pub mod hosts;
@@ -14,6 +13,7 @@ pub mod medium;
 pub mod oracle;
 pub mod pairs;
 pub mod script;
+pub mod search;
 pub mod shards;
 pub mod stamp;
 pub mod threaded;

@@ -11,7 +11,6 @@ use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{Action, AtRisk, Crossings, Event, Payload, Phases};
 use cinnabar_shards::{ShardMap, Sharded};
 use std::fmt::Debug;
-use std::hash::Hasher;
 use std::ops::Add;
 
 impl<P: Payload> Machine<P> for Sharded<P> {
@@ -82,16 +81,6 @@ impl<P: Payload> Machine<P> for Sharded<P> {
 
     fn split_requests(&self) -> u64 {
         self.router().split_requests()
-    }
-}
-
-impl<P: Payload + Debug> Shards<P> {
-    /// Adds the state of a machine on one thread, its router's left out: with one shard that follows
-    /// from the requests under way.
-    pub fn digest(&self, hasher: &mut impl Hasher) {
-        if let Self::Together(machine) = self {
-            machine.engines().for_each(|engine| engine.digest(hasher));
-        }
     }
 }
 

@@ -53,7 +53,7 @@ macro_rules! targets {
 targets! {
     api: Plan { made: 400, ..Plan::default() },
     engine: Plan {
-        tested_elsewhere: Some("crates/cinnabar-search/tests/corpus/guided"),
+        tested_elsewhere: Some("crates/cinnabar-sim/tests/corpus/guided"),
         made: 100,
         ..Plan::default()
     },

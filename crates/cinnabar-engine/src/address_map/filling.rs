@@ -13,7 +13,6 @@ use super::{AddressMap, KICKS_MAX, NEARLY_FULL, WAYS};
 use crate::bounds::{Bound, Bounds, Crossings};
 use crate::mutant::{Mutant, Mutants};
 use crate::prefetch::prefetch;
-use std::hash::{Hash, Hasher};
 use std::ops::Range;
 
 /// An entry on its way: the entry below, then the bucket it goes to, then how often it was moved on.
@@ -183,12 +182,6 @@ impl Filling {
     /// Where the entries are that a part has gathered.
     fn gathered(&self, part: usize) -> Range<usize> {
         part * self.room..self.ends[part].0 as usize
-    }
-
-    /// What decides where entries end up; see [`Engine::digest`](crate::Engine::digest).
-    pub(crate) fn digest(&self, hasher: &mut impl Hasher) {
-        (&self.loads, &self.moved, self.next).hash(hasher);
-        self.all_gathered().for_each(|entries| entries.hash(hasher));
     }
 
     /// Whether `slot` is on its way; for checks.

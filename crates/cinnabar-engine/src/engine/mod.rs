@@ -9,7 +9,6 @@
 mod answers;
 mod attach;
 mod device;
-mod digest;
 #[cfg(test)]
 mod endings;
 mod gate;
@@ -54,7 +53,6 @@ use crate::seam::{Action, Answer, Event, Failure, IoDone, Op, Payload, Request, 
 use crate::store::{CheckpointWriter, Store};
 use crate::units::{ByteSpan, Instant, VolumeId};
 use crate::volume::{Volume, VolumeSpec, Warmth};
-pub(crate) use digest::add as add_digest;
 use identity::Identities;
 pub use kept::{KeptBlock, KeptCursor, KeptPage};
 pub(crate) use lifecycle::Copies;

@@ -374,17 +374,6 @@ impl Journal {
         (geometry.slots() as usize / 100).max(least)
     }
 
-    /// What decides what it will do next; see [`Engine::digest`](crate::Engine::digest).
-    pub(crate) fn digest(&self, hasher: &mut impl std::hash::Hasher) {
-        let Self { area: _, device: _, era, write_pages: _, enabled: _, .. } = self;
-        let Self { next, tail, tail_durable, checkpoint, queue, live, .. } = self;
-        let Self { appended, durable, writing, rebase, covered, stamp, .. } = self;
-        let Self { writes: _, rebases: _, .. } = self;
-        crate::engine::add_digest(hasher, &(era, next, tail, tail_durable, checkpoint, queue));
-        crate::engine::add_digest(hasher, &(live, appended, durable, writing, rebase, covered));
-        crate::engine::add_digest(hasher, stamp);
-    }
-
     /// Bytes of RAM.
     pub(crate) fn ram_bytes(&self) -> u64 {
         self.queue.ram_bytes() + self.live.ram_bytes()

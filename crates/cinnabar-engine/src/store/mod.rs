@@ -6,7 +6,6 @@
 mod at_risk;
 mod checkpoint;
 mod cleaner;
-mod digest;
 mod fill;
 mod fill_cap;
 mod invariants;

@@ -17,7 +17,6 @@ use crate::mutant::Mutant;
 use crate::seam::Payload;
 use crate::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES, sector_runs};
 use std::collections::BTreeMap;
-use std::hash::Hasher;
 
 /// Blocks of capacity for one incomplete block, and incomplete blocks of a small cache.
 const BLOCKS_PER: u64 = 256;
@@ -134,17 +133,6 @@ impl<P: Payload> Partials<P> {
         assert_eq!(self.order.len(), self.blocks.len(), "places of incomplete blocks");
         let used = self.buffers.total() - self.buffers.available();
         assert_eq!(u64::from(used), self.len(), "each incomplete block has a buffer");
-    }
-
-    /// What decides what comes of them: their order, not when it was.
-    pub(super) fn digest(&self, hasher: &mut impl Hasher) {
-        for key in self.order.values() {
-            let partial = &self.blocks[&(key.volume, key.block)];
-            hasher.write_u16(key.volume);
-            hasher.write_u64(key.block);
-            hasher.write_u8(partial.sectors.0);
-            hasher.write_u32(self.buffers.data().checksum(partial.buffer.at(), 0));
-        }
     }
 }
 

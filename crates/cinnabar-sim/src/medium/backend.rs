@@ -137,21 +137,6 @@ impl Backend {
         Some(self.proof())
     }
 
-    /// Adds what is on it, and what it can prove.
-    pub fn digest(&self, sink: &mut crate::digest::Sink) {
-        sink.stamps(&self.contents);
-        for (sector, volatile) in self.volatile.iter().enumerate() {
-            if let Some(volatile) = volatile {
-                sink.word(sector as u64);
-                volatile.digest(sink, |sink, stamp| sink.word(stamp.bits()));
-            }
-        }
-        for word in [self.creation, self.clock, self.change, self.durable_change, self.generation] {
-            sink.word(word);
-        }
-        sink.word(self.attachment);
-    }
-
     /// Lets its clock go on.
     pub fn pass_ns(&mut self, ns: u64) {
         self.clock += ns;

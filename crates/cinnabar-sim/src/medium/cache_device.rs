@@ -421,21 +421,6 @@ impl CacheDevice {
         (apart && (place..place + len).all(written)).then_some(place)
     }
 
-    /// Adds what is on it.
-    pub fn digest(&self, sink: &mut crate::digest::Sink) {
-        for (block, cell) in self.cells.iter().enumerate() {
-            if cell.contents != Contents::Empty {
-                sink.word(block as u64);
-                cell.contents.digest(sink);
-            }
-        }
-        for (block, volatile) in &self.volatile {
-            sink.word(*block as u64);
-            volatile.digest(sink, |sink, contents| contents.digest(sink));
-        }
-        sink.word(u64::from(self.damaged) | u64::from(self.is_dead()) << 1);
-    }
-
     /// There is room for a block from now on, or none: then it holds what it did, or nothing.
     fn effect_on_room(&mut self, transfer: &Transfer, block: usize) {
         self.resized = true;

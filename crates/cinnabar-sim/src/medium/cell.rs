@@ -49,19 +49,6 @@ impl Contents {
         }
     }
 
-    pub(super) fn digest(&self, sink: &mut crate::digest::Sink) {
-        use std::hash::Hasher;
-        match self {
-            Self::Empty => sink.word(0),
-            Self::Meta(page) => {
-                let mut hasher = crate::digest::Mixer::default();
-                hasher.write(&page.0);
-                sink.word(hasher.finish());
-            }
-            Self::Data(stamps) => sink.stamps(stamps),
-        }
-    }
-
     /// This block with some sectors of an older one: what a power cut in the middle of a write leaves.
     pub(super) fn torn(&self, old: &Self, dice: &mut Dice) -> Self {
         let cut = dice.within(1..BLOCK_SECTORS as u64) as usize;

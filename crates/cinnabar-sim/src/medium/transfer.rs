@@ -82,24 +82,6 @@ impl Transfer {
         )
     }
 
-    /// Adds what has become of it so far.
-    pub fn digest(&self, sink: &mut crate::digest::Sink) {
-        use std::hash::Hasher;
-        sink.word(self.request.id.0);
-        sink.tick(self.started);
-        let mut hasher = crate::digest::Mixer::default();
-        hasher.write(format!("{:?}", self.request.target).as_bytes());
-        hasher.write_u64(rules::offset_bytes(&self.request.op));
-        hasher.write_u64(rules::len_bytes(&self.request.op));
-        if let IoOp::WriteMeta { pages, .. } = &self.request.op {
-            for page in pages {
-                hasher.write(&page.0);
-            }
-        }
-        sink.word(hasher.finish());
-        sink.stamps(&self.data);
-    }
-
     /// These blocks of it go to another place of the cache device.
     pub(super) fn misdirect(&mut self, units: Range<usize>, block: u64) {
         self.astray = Some(Astray { units, block: block as usize });

@@ -5,7 +5,6 @@
 //! has succeeded. Until then a power cut leaves the unit as it was durably, or as any of the later
 //! writes left it: lost and reordered writes alike.
 
-use crate::digest::Sink;
 use smallvec::SmallVec;
 
 /// Contents that a power cut may undo.
@@ -55,16 +54,6 @@ impl<C: Clone> Volatile<C> {
         self.durable = self.later[at].contents.clone();
         self.later.drain(..=at);
         self.later.is_empty()
-    }
-
-    /// Adds what it may hold.
-    pub(super) fn digest(&self, sink: &mut Sink, add: impl Fn(&mut Sink, &C)) {
-        add(sink, &self.durable);
-        for later in &self.later {
-            add(sink, &later.contents);
-            sink.tick(later.by);
-            sink.tick(later.completed);
-        }
     }
 
     /// The writer is gone: what was under way counts as complete.

@@ -445,18 +445,6 @@ impl Oracle {
         self.untouched[backend] = version;
     }
 
-    /// Adds what it knows. Writes that a flush owes are left out: of a state of the media they are those
-    /// that are not durable.
-    pub fn digest(&self, sink: &mut crate::digest::Sink) {
-        for sector in self.backends.iter().flatten() {
-            match sector {
-                Some(sector) => sector.digest(sink),
-                None => sink.word(0),
-            }
-        }
-        self.reading.keys().for_each(|tick| sink.tick(*tick));
-    }
-
     fn horizon(&self) -> u64 {
         self.reading.keys().next().copied().unwrap_or(self.tick + 1)
     }

@@ -136,20 +136,6 @@ impl Sector {
         Verdict::Right
     }
 
-    pub(super) fn digest(&self, sink: &mut crate::digest::Sink) {
-        for write in &self.writes {
-            sink.word(write.value.bits());
-            sink.tick(write.submitted);
-            sink.tick(write.by);
-        }
-        for seen in &self.seen {
-            sink.word(seen.value.bits());
-            sink.tick(seen.from);
-            sink.tick(seen.to);
-        }
-        sink.word(u64::from(self.excused.is_some()));
-    }
-
     /// Drops what no read submitted at `horizon` or later can need.
     pub(super) fn forget(&mut self, horizon: u64) {
         let seen = &self.seen;

@@ -13,4 +13,5 @@ mod partial;
 mod partial_random;
 mod pblcache_defects;
 mod rot;
+mod small;
 mod torn;

@@ -1,5 +1,4 @@
-//! What is known of each mutant: the seed that finds it, or why none does. The table of all searches
-//! (`cinnabar-search`) has it from here.
+//! What is known of each mutant: the seed that finds it, or why none does.
 
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_sim::{FaultOptions, Features};

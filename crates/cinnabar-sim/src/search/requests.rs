@@ -3,11 +3,11 @@
 use super::moves::{Ask, Place};
 use super::setup::VolumeSetup;
 use super::world::World;
+use crate::oracle::{ReadTicket, WriteTicket};
+use crate::stamp::{Stamp, Stamped};
 use cinnabar_driver::VolumeLife;
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::{Event, Op, Payload, Request, RequestId};
-use cinnabar_sim::oracle::{ReadTicket, WriteTicket};
-use cinnabar_sim::stamp::{Stamp, Stamped};
 
 /// Requests under way at most.
 const PENDING_MAX: usize = 64;
@@ -76,7 +76,7 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 pub(super) enum Asked {
-    Read { ticket: ReadTicket, span: ByteSpan, data: Stamped },
+    Read { ticket: ReadTicket, span: ByteSpan },
     Write { ticket: WriteTicket, span: ByteSpan, data: Stamped, values: Vec<Stamp>, fua: bool },
     Zeroes { ticket: WriteTicket },
     Trim { ticket: WriteTicket },
@@ -129,7 +129,7 @@ impl World {
             Ask::Read => {
                 let ticket = self.oracle.read_submitted(volume, first, count);
                 let data = Stamped::alloc(span.blocks() as u32);
-                (Asked::Read { ticket, span, data: data.clone() }, Op::Read { span, data })
+                (Asked::Read { ticket, span }, Op::Read { span, data })
             }
             Ask::Write { fua } => {
                 let values = self.new_values(volume, first, count);
@@ -184,7 +184,7 @@ impl World {
     }
 
     /// Reads every sector of every volume that is attached.
-    pub(super) fn sweep(&mut self) -> Result<(), cinnabar_sim::violation::Violation> {
+    pub(super) fn sweep(&mut self) -> Result<(), crate::violation::Violation> {
         for volume in 0..self.volumes.len() {
             let State::Attached(id) = self.volumes[volume].state else { continue };
             let sectors = self.volumes[volume].setup.sectors;

@@ -3,17 +3,17 @@
 use super::moves::{Crash, Device};
 use super::requests::{Left, State};
 use super::world::{HOLD_DEVICE, World, new_life};
+use crate::dice::Dice;
+use crate::machine::{Factory, Machine};
+use crate::medium::proof::judge_one;
+use crate::stamp::Stamped;
+use crate::violation::{Kind, Violation};
 use cinnabar_driver::{EndStep, VolumeLife};
 use cinnabar_engine::health::Start;
 use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
 use cinnabar_engine::units::{SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{Answer, Command, Event, Failure, IoOp, RequestId};
-use cinnabar_sim::dice::Dice;
-use cinnabar_sim::machine::{Factory, Machine};
-use cinnabar_sim::medium::proof::judge_one;
-use cinnabar_sim::stamp::Stamped;
-use cinnabar_sim::violation::{Kind, Violation};
 
 /// A command under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -241,7 +241,7 @@ impl World {
             self.give_up(&pending);
         }
         for (_, ticket) in std::mem::take(&mut self.doubtful) {
-            self.oracle.write_ended(&ticket, cinnabar_sim::oracle::Outcome::Perhaps);
+            self.oracle.write_ended(&ticket, crate::oracle::Outcome::Perhaps);
         }
         self.tear_record(crash.fate == 1 || crash.fate > 1 && dice.chance(0.5));
         self.land(crash.fate, &mut dice);

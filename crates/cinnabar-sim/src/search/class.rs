@@ -1,9 +1,9 @@
 //! Kinds of I/O, told apart by where they go: what can be held, and what events are counted by.
 
+use crate::machine::Format;
+use crate::stamp::Stamped;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{IoOp, IoRequest, Target};
-use cinnabar_sim::machine::Format;
-use cinnabar_sim::stamp::Stamped;
 
 /// A kind of I/O.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -2,11 +2,11 @@
 
 use super::requests::{Asked, Pending};
 use super::world::World;
+use crate::oracle::Outcome;
+use crate::stamp::{BLOCK_SECTORS, Stamped};
+use crate::violation::{Kind, Violation};
 use cinnabar_engine::units::SECTOR_BYTES;
 use cinnabar_engine::{Answer, Failure, Reply};
-use cinnabar_sim::oracle::Outcome;
-use cinnabar_sim::stamp::{BLOCK_SECTORS, Stamped};
-use cinnabar_sim::violation::{Kind, Violation};
 
 impl World {
     pub(super) fn replied(&mut self, reply: Reply<Stamped>) -> Result<(), Violation> {
@@ -29,7 +29,7 @@ impl World {
         let backend = &self.media.backends[volume];
         let not_durable = |sector| backend.not_durable(sector);
         match (pending.asked, answer) {
-            (Asked::Read { ticket, span, .. }, Answer::Data(data)) => {
+            (Asked::Read { ticket, span }, Answer::Data(data)) => {
                 if data.sectors() as u64 != span.blocks() * BLOCK_SECTORS as u64 {
                     let what = format!("{data:?} came back for {span:?}");
                     return Err(Violation::new(Kind::WrongReply, what));

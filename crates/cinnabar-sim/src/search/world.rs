@@ -7,16 +7,16 @@ use super::moves::{End, Move};
 use super::requests::{Pending, Volume};
 use super::session::Control;
 use super::setup::Setup;
+use crate::machine::{Format, Machine};
+use crate::medium::{Backend, CacheDevice, Media, Transfer};
+use crate::oracle::{Oracle, WriteTicket};
+use crate::shards::{ShardedFactory, Shards};
+use crate::stamp::Stamped;
+use crate::violation::{Kind, Violation};
 use cinnabar_driver::DeviceLife;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
-use cinnabar_engine::{Action, Event, IoError, IoOp, IoRequest, Phase, Phases, RequestId, Target};
-use cinnabar_sim::machine::{Format, Machine};
-use cinnabar_sim::medium::{Backend, CacheDevice, Media, Transfer};
-use cinnabar_sim::oracle::{Oracle, WriteTicket};
-use cinnabar_sim::shards::{ShardedFactory, Shards};
-use cinnabar_sim::stamp::Stamped;
-use cinnabar_sim::violation::{Kind, Violation};
+use cinnabar_engine::{Action, Event, IoError, IoOp, IoRequest, Phase, RequestId, Target};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
@@ -63,8 +63,6 @@ pub struct World {
     /// Kinds of I/O that do not complete by themselves.
     pub(super) hold: u16,
     pub(super) now: Instant,
-    /// Time between two events, in ns.
-    step_ns: u64,
     pub(super) wake: Option<Instant>,
     pub(super) numbers: u64,
     /// There is a cache device in this session; which one.
@@ -112,7 +110,6 @@ impl World {
             batching: 0,
             hold: 0,
             now: Instant(0),
-            step_ns: STEP_NS,
             wake: None,
             numbers: 0,
             present: true,
@@ -148,27 +145,7 @@ impl World {
     /// to the same state do so by the same names.
     pub(super) fn number(&mut self) -> u64 {
         self.numbers += 1;
-        if self.step_ns > 0 {
-            return self.numbers;
-        }
-        let taken = |id: u64| {
-            let id = RequestId(id);
-            self.pending.contains_key(&id) || self.controls.contains_key(&id)
-        };
-        (1..=u64::MAX).find(|id| !taken(*id)).expect("there are many")
-    }
-
-    /// From now on time passes by moves only.
-    pub(super) fn stand_still(&mut self) {
-        self.step_ns = 0;
-    }
-
-    pub(super) fn hold(&mut self, classes: u16) {
-        self.hold = classes;
-    }
-
-    pub(super) fn phases(&self) -> Phases {
-        self.machine().phases().unwrap_or_default()
+        self.numbers
     }
 
     pub(super) fn machine(&self) -> &Shards<Stamped> {
@@ -273,7 +250,7 @@ impl World {
 
     /// The machine takes the batch, and what it asks for begins.
     fn apply(&mut self) -> Result<(), Violation> {
-        self.pass_ns(self.step_ns);
+        self.pass_ns(STEP_NS);
         self.coverage.events += self.batch.len() as u64;
         let Some(machine) = &mut self.machine else {
             self.batch.clear();
@@ -316,25 +293,6 @@ impl World {
             self.held.drain(..).partition(|held| held.class as u8 == class);
         self.held = held;
         ended.into_iter().try_for_each(|held| self.end(held, End::Well))
-    }
-
-    pub(super) fn is_held(&self, class: Class) -> bool {
-        self.held.iter().any(|held| held.class == class)
-    }
-
-    /// Ends the I/O of a class that is under way, and lets follow what is not held.
-    pub(super) fn complete_some(&mut self, class: Class) -> Result<(), Violation> {
-        self.end_all(class as u8)?;
-        self.settle()
-    }
-
-    /// Makes a move that starts a session, and answers what opening waits for.
-    pub(super) fn release_opening(&mut self, start: Move) -> Result<(), Violation> {
-        self.step(start)?;
-        while self.phases().has(Phase::OpenReads) {
-            self.complete_some(Class::CacheFlush)?;
-        }
-        Ok(())
     }
 
     fn complete_one(&mut self, which: u8, end: End) -> Result<(), Violation> {
@@ -416,7 +374,7 @@ impl World {
         self.doubtful.retain(|(volume, ticket)| {
             let settled = volumes[*volume].overdue == 0;
             if settled {
-                oracle.write_ended(ticket, cinnabar_sim::oracle::Outcome::Perhaps);
+                oracle.write_ended(ticket, crate::oracle::Outcome::Perhaps);
             }
             !settled
         });

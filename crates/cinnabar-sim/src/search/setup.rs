@@ -1,13 +1,13 @@
 //! How a small world is made: chosen by the first bytes of a run.
 
 use super::tape::Tape;
+use crate::machine::{CacheSetup, Format};
 use cinnabar_engine::Config;
 use cinnabar_engine::bounds::Bounds;
 use cinnabar_engine::config::Eviction;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Mode;
-use cinnabar_sim::machine::{CacheSetup, Format};
 
 /// A volume.
 #[derive(Clone, Copy, Debug)]

@@ -1,14 +1,11 @@
 //! Small worlds: what the fuzzer has found interesting runs as a test, and random bytes do, too.
 //!
 //! `CINNABAR_GUIDED=FILE` tells the story of one input and fails where it fails.
-//! `CINNABAR_MOVES=8 CINNABAR_MINUTES=5` looks further than the few moves that each test run tries.
 
-use cinnabar_engine::mutant::{Mutant, Mutants};
-use cinnabar_search::exhaustive::{Searched, search};
-use cinnabar_search::scenes::Scene;
-use cinnabar_search::{evolve, guided, run};
+use cinnabar_engine::mutant::Mutants;
+use cinnabar_sim::search::{evolve, guided, run};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Where the inputs are that the fuzzer begins with.
 pub(crate) fn corpus() -> PathBuf {
@@ -74,56 +71,6 @@ fn inputs_made_of_the_corpus_are_sound() {
     }
 }
 
-/// All orders of a few moves, from each scene. `CINNABAR_MINUTES`, or `CINNABAR_SECONDS`, are for all
-/// scenes together; as many are searched at a time as there are cores.
-#[test]
-fn every_order_of_a_few_moves_is_sound() {
-    let moves = u32::try_from(number("CINNABAR_MOVES", 4)).expect("few moves");
-    let seconds = number("CINNABAR_SECONDS", 60 * number("CINNABAR_MINUTES", 60));
-    let cores = std::thread::available_parallelism().map_or(1, usize::from).min(Scene::ALL.len());
-    let turns = Scene::ALL.len().div_ceil(cores) as u32;
-    let limit = Duration::from_secs(seconds) / turns;
-    for scenes in Scene::ALL.chunks(cores) {
-        std::thread::scope(|scope| {
-            for scene in scenes {
-                scope.spawn(move || look_at(*scene, moves, limit));
-            }
-        });
-    }
-}
-
-fn look_at(scene: Scene, moves: u32, limit: Duration) {
-    let start = Instant::now();
-    match search(scene, moves, limit, Mutants::default()) {
-        Ok(Searched { moves, states, cut_off, complete }) => {
-            let seconds = start.elapsed().as_secs_f64();
-            let left = if complete { ", nothing is left" } else { "" };
-            println!(
-                "{scene:?}: N = {moves}, {states} states, {cut_off} cut off, {seconds:.0} s{left}"
-            );
-        }
-        Err(failure) => panic!("{scene:?}: {failure}"),
-    }
-}
-
 fn number(name: &str, usual: u64) -> u64 {
     std::env::var(name).map_or(usual, |text| text.parse().expect("a number"))
-}
-
-/// Deliberate bugs that few moves find: a checkpoint that ends while a rebase does, a run that grows
-/// while the index is being loaded, and invalidation records that are missing or late.
-#[test]
-fn few_moves_find_deliberate_bugs() {
-    let known = [
-        (Mutant::RebaseMistaken, Scene::Rebasing, 3),
-        (Mutant::PassedRunGrows, Scene::Loading, 4),
-        (Mutant::NoRecord, Scene::Serving, 3),
-        (Mutant::RecordAfterWrite, Scene::Serving, 3),
-        (Mutant::RecordTooOld, Scene::Loading, 3),
-        (Mutant::NoRecordWhileLoading, Scene::Loading, 3),
-    ];
-    for (mutant, scene, moves) in known {
-        let found = search(scene, moves, Duration::MAX, Mutants::only(mutant));
-        assert!(found.is_err(), "{mutant:?} is not found in {scene:?} by {moves} moves");
-    }
 }

@@ -4,7 +4,7 @@
 //! Lines of code that ran tell little of a state machine: each line of a checkpoint and of a rebase has
 //! run long before the two meet. So a fuzzer is given these, too.
 
-use cinnabar_sim::stamp::mix;
+use crate::stamp::mix;
 
 /// Counters that a fuzzer watches.
 pub const FEATURES: usize = 1 << 16;

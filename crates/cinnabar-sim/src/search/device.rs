@@ -4,15 +4,14 @@ use super::moves::Device;
 use super::requests::{Left, State};
 use super::session::Control;
 use super::world::World;
+use crate::dice::Dice;
+use crate::machine::Machine;
+use crate::medium::{CacheDevice, Death};
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_driver::{DevicePhase, DeviceStep};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::{Command, Failure};
-use cinnabar_sim::dice::Dice;
-use cinnabar_sim::digest::Sink;
-use cinnabar_sim::machine::Machine;
-use cinnabar_sim::medium::{CacheDevice, Death};
 
 /// What a replacement waits for beside the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,14 +28,7 @@ pub(super) struct Shelved {
     left: Vec<Left>,
 }
 
-impl Shelved {
-    pub(super) fn digest(&self, sink: &mut Sink) {
-        self.cache.digest(sink);
-        for left in &self.left {
-            sink.word(*left as u64);
-        }
-    }
-}
+impl Shelved {}
 
 impl World {
     /// Puts the device of the next session in place.

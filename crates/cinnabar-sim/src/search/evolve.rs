@@ -6,8 +6,8 @@
 
 use super::coverage::{Coverage, FEATURES};
 use super::guided::{Failure, run_with};
+use crate::dice::Dice;
 use cinnabar_engine::mutant::Mutants;
-use cinnabar_sim::dice::Dice;
 use std::time::{Duration, Instant};
 
 /// Longest input, in bytes.

@@ -1,4 +1,0 @@
-//! Tests of the searches, and of the engine with them.
-
-mod mutants;
-mod small;
