@@ -33,7 +33,6 @@ const ALLOWED: &[Allowed] = &[
             "events",
             "history",
             "migrate",
-            "persist",
             "policy",
             "recordings",
             "reload::*",
