@@ -63,7 +63,7 @@ fn what_is_promised_is_understood() {
         "cinnabar version --json",
         "cinnabar completions zsh",
         "cinnabar man d",
-        "cinnabar report --output r.tar.gz --anonymous --device d --config c --json",
+        "cinnabar report --output r.tar.gz --device d --config c --json",
     ] {
         parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     }
