@@ -12,10 +12,9 @@ use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
-pub(crate) const CASES: [Case; 5] = [
+pub(crate) const CASES: [Case; 4] = [
     Case::new("lab_live_plans_are_those_of_a_recording", &[], four_workloads).ci(),
     Case::new("lab_live_plans_of_sixteen_volumes_are_those_of_a_recording", &[], sixteen_servers),
-    Case::new("lab_probe_of_our_own_export", &[], probe),
     Case::new("lab_spc1_on_a_read_only_export", &[], read_only),
     Case::new("lab_plays_the_machines_of_the_demonstration", &[], demonstration).ci(),
 ];
@@ -178,21 +177,6 @@ fn served(keys: &str) -> Result<(Site, Daemon)> {
     let volume = Volume::new("vm1", "file:vm1.raw").key(keys);
     let daemon = site.serve(&Config::new(64 * MIB).volume(volume))?;
     Ok((site, daemon))
-}
-
-fn probe() -> Result<()> {
-    let (site, daemon) = served("shared = true")?;
-    let flags = ["--sizes", "4KiB", "--depths", "1,8", "--time", "0.05", "--json"];
-    for device in ["nbd+unix:///vm1?socket=vm1.sock", "nbd:unix:vm1.sock:vm1"] {
-        let report = json(&lab(&site, &[&["bench", "probe", device], &flags[..]].concat())?)?;
-        ensure!(report["device_bytes"] == 9 * MIB, "{report}");
-        let deep = list(&report, "cells")?.iter().find(|cell| cell["depth"] == 8);
-        ensure!(deep.and_then(|cell| cell["iops"].as_f64()) > Some(100.0), "{report}");
-    }
-    // Its file is the daemon's.
-    let said = refused(&site, &["bench", "probe", "vm1.raw", "--depths", "1"])?;
-    ensure!(said.contains("in use"), "{said}");
-    daemon.stop()
 }
 
 fn read_only() -> Result<()> {

@@ -51,11 +51,6 @@ pub(crate) const SLOW: &[Slow] = &[
         ],
     },
     Slow {
-        program: "cinnabar-bench",
-        tier: Tier::Ci,
-        tests: &["probe::fit::tests::presets_are_found_again"],
-    },
-    Slow {
         program: "cinnabar-daemon",
         tier: Tier::Ci,
         tests: &[
@@ -113,8 +108,6 @@ pub(crate) const SLOW: &[Slow] = &[
         tests: &[
             "analyze::self_loop4_wants_opposite_policies",
             "analyze::thousands_of_volumes_make_a_page_that_opens",
-            "probe::a_preset_measures_as_its_device_did",
-            "probe::what_can_not_be_probed_is_said_in_one_line",
             "replay::the_desktop_experiment",
             "simulate_hits::output_does_not_depend_on_threads",
             "simulate_holland::the_same_seed_gives_the_same_run_on_any_number_of_cores_and_another_seed_another",

@@ -110,8 +110,8 @@ impl SpecError {
                  or \"nbd+unix:///EXPORT?socket=PATH\" for a server"
             }
             Self::Setting(SettingError::File(_)) => {
-                "write \"sim:@FILE[,key=value...]:file:PATH\"; \"cinnabar-lab bench probe --preset FILE\" \
-                 makes such a file"
+                "write \"sim:@FILE[,key=value...]:file:PATH\"; docs/guide/configuration.md says what is in \
+                 FILE"
             }
             Self::Inner { .. } | Self::Layers | Self::Setting(_) => {
                 "write \"sim:PRESET[,key=value...]:file:PATH\", \

@@ -7,12 +7,10 @@
 //! * [`latency`], [`meter`]: what is counted of a play.
 //! * [`spc1`]: the SPC-1-like benchmark.
 //! * [`replay`]: a block trace on real storage; the desktop experiment.
-//! * [`probe`]: the latency of a device by size, operation and depth, and a model of it.
 
 pub mod drive;
 pub mod latency;
 pub mod meter;
-pub mod probe;
 pub mod replay;
 pub mod spc1;
 pub mod target;

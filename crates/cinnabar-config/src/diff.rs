@@ -57,7 +57,7 @@ macro_rules! differing {
 pub fn differ_elsewhere(old: &Config, new: &Config) -> bool {
     let mut rest = old.clone();
     rest.file.clone_from(&new.file);
-    rest.text.clone_from(&new.text);
+    rest.path.clone_from(&new.path);
     rest.given = new.given;
     rest.base.clone_from(&new.base);
     rest.cache.clone_from(&new.cache);

@@ -9,7 +9,7 @@ use super::tls::{read_http_tls, read_tls};
 use super::units::show_size;
 use super::values::{choice_of, normal, quantity, up_to};
 use super::volume::check_socket_path;
-use super::{Config, ControlConfig, FileText, Given, HttpTls, Lines, TlsConfig};
+use super::{Config, ControlConfig, Given, HttpTls, Lines, TlsConfig};
 use crate::settings::{CacheConfig, EvictionMode, IoMode, WriteLogConfig, WriteMemoryConfig};
 use cinnabar_backend::write_memory::{WRITE_MEMORY_BYTES_MAX, WRITE_MEMORY_BYTES_MIN};
 use cinnabar_engine::Endurance;
@@ -55,7 +55,7 @@ const STOP_WAIT_S: u64 = 60;
 /// The first thing that is wrong, with its line and a hint.
 pub fn load(path: &Path) -> Result<Config, ConfigError> {
     let text = read(path).map_err(|(message, hint)| whole(path, message, hint))?;
-    of_text(path, text)
+    of_text(path, &text)
 }
 
 /// The same, of a file that was read before: what has become a pipe or the like is refused, for it may be
@@ -65,14 +65,11 @@ pub fn load(path: &Path) -> Result<Config, ConfigError> {
 /// As [`load`].
 pub fn load_again(path: &Path) -> Result<Config, ConfigError> {
     let text = read_regular(path).map_err(|(message, hint)| whole(path, message, hint))?;
-    of_text(path, text)
+    of_text(path, &text)
 }
 
 /// Checks a text as that of the configuration file at `path`.
-///
-/// # Errors
-/// The first thing that is wrong, with its line and a hint.
-pub fn of_text(path: &Path, text: String) -> Result<Config, ConfigError> {
+fn of_text(path: &Path, text: &str) -> Result<Config, ConfigError> {
     if text.len() as u64 > FILE_BYTES_MAX {
         let message = format!("more than {}", show_size(FILE_BYTES_MAX));
         return Err(whole(path, message, "is this the configuration?"));
@@ -81,8 +78,8 @@ pub fn of_text(path: &Path, text: String) -> Result<Config, ConfigError> {
     let absolute = std::path::absolute(path)
         .map_err(|error| whole(path, format!("no working directory: {error}"), "cd to a folder"))?;
     let base = absolute.parent().unwrap_or(Path::new("/")).to_owned();
-    let mut config = parse(Source { file: path, text: &text }, &base)?;
-    config.text = Some(FileText { path: absolute, text });
+    let mut config = parse(Source { file: path, text }, &base)?;
+    config.path = Some(absolute);
     Ok(config)
 }
 
@@ -167,7 +164,7 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
     )?;
     Ok(Config {
         file: source.file.to_owned(),
-        text: None,
+        path: None,
         given: Given::default(),
         base: base.to_owned(),
         warnings: volumes.iter().flat_map(warnings).chain(looks.warnings()).collect(),

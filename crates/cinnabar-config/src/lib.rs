@@ -5,7 +5,6 @@
 pub mod checks;
 mod control_api;
 pub mod diff;
-pub mod edit;
 mod error;
 mod file;
 pub mod looks;
@@ -13,7 +12,6 @@ mod manager;
 pub mod parent;
 pub mod peer;
 mod planned;
-pub mod replace;
 mod sections;
 pub mod settings;
 #[cfg(test)]
@@ -25,7 +23,7 @@ pub mod volume;
 
 pub use cinnabar_text::ConfigError;
 pub use error::SettingError;
-pub use file::{load, load_again, of_text};
+pub use file::{load, load_again};
 pub use planned::ManagerConfig;
 pub use volume::VolumeInput;
 
@@ -39,8 +37,8 @@ use std::time::Duration;
 pub struct Config {
     /// The file it came from.
     pub file: PathBuf,
-    /// That file as it was read; `None`: there is none, as for a demonstration.
-    pub text: Option<FileText>,
+    /// Its absolute path, to read it again; `None`: there is none, as for a demonstration.
+    pub path: Option<PathBuf>,
     /// What the command line said beside it.
     pub given: Given,
     /// The folder that relative paths are taken from.
@@ -63,15 +61,6 @@ pub struct Config {
     pub lines: Lines,
     /// What is allowed but deserves a word.
     pub warnings: Vec<String>,
-}
-
-/// A configuration file as it was read.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct FileText {
-    /// Its path, absolute.
-    pub path: PathBuf,
-    /// All of it.
-    pub text: String,
 }
 
 /// What the command line said beside the file.

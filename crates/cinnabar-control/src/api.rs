@@ -4,7 +4,6 @@
 
 use super::describe::{self, Asks, Changes, ChangesNamed};
 use super::observer::Observer;
-use super::persist::{self, PersistQuery};
 use super::{Control, Phase, actions, events, history, migrate, policy, recordings, reload, warm};
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
@@ -14,7 +13,6 @@ use axum::response::{IntoResponse, Json, Response};
 use axum::{Router, body::Bytes};
 pub use cinnabar_api::ErrorBody;
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
-use cinnabar_config::edit::{Edit, Setting};
 use cinnabar_config::looks::Looks;
 use cinnabar_config::units::parse_share;
 use cinnabar_config::volume::{check_ack, check_order, fill_limit, one_of, qos_settings};
@@ -92,10 +90,12 @@ struct RemoveQuery {
     /// Forget writes that the back end does not have yet.
     #[serde(default)]
     discard_dirty: bool,
-    /// Take it out of the configuration file as well.
-    #[serde(default)]
-    persist: bool,
 }
+
+/// The query of a change without parameters: one that is given is refused.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NoQuery {}
 
 /// What a handler fails with.
 pub(super) struct Failed(StatusCode, ErrorBody);
@@ -211,30 +211,27 @@ async fn list(State(control): State<Arc<Control>>) -> Answer<Json<Vec<VolumeRepo
     Ok(Json(control.status().await?.volumes.iter().map(VolumeReport::new).collect()))
 }
 
-/// Serve another volume, until the daemon ends or, with `persist`, from now on
+/// Serve another volume, until the daemon ends
+///
+/// To keep it, write it into the configuration file as well.
 #[utoipa::path(post, path = "/v1/volumes", tag = "volumes", operation_id = "add_volume",
-    params(PersistQuery),
     request_body(content = VolumeInput, content_type = "application/json"),
     responses((status = 201, description = "It is served", body = VolumeReport), Changes))]
 async fn add(
     State(control): State<Arc<Control>>,
-    query: Result<Query<PersistQuery>, QueryRejection>,
+    query: Result<Query<NoQuery>, QueryRejection>,
     body: Bytes,
 ) -> Answer<(StatusCode, Json<VolumeReport>)> {
-    let Query(PersistQuery { persist }) = query?;
+    query?;
     let input: VolumeInput = from_json(&body)?;
     let volume = input.check(&control.base)?;
     let name = volume.name.clone();
-    let edit = persist.then(|| Edit::Add(Box::new(input)));
-    let adds = {
-        let control = Arc::clone(&control);
-        async move { add_in_turn(&control, volume).await }
-    };
-    persist::change(&control, edit, adds).await?;
+    add_in_turn(&control, volume).await?;
     Ok((StatusCode::CREATED, Json(report_of(&control, &name).await?)))
 }
 
 async fn add_in_turn(control: &Control, volume: VolumeConfig) -> Answer<()> {
+    let _one_at_a_time = control.changes.lock().await;
     let now = control.status().await?;
     let others = || now.volumes.iter().map(|volume| &volume.config);
     if others().any(|other| other.name == volume.name) {
@@ -274,27 +271,22 @@ async fn check_files(
     Ok(result?)
 }
 
-/// Change settings of a volume; what is absent stays
+/// Change settings of a volume, until the daemon ends; what is absent stays
 #[utoipa::path(patch, path = "/v1/volumes/{name}", tag = "volumes", operation_id = "change_volume",
-    params(("name" = String, Path, description = "The volume"), PersistQuery),
+    params(("name" = String, Path, description = "The volume")),
     request_body(content = ChangeInput, content_type = "application/json"),
     responses((status = 200, description = "It is changed", body = VolumeReport), ChangesNamed))]
 async fn change(
     State(control): State<Arc<Control>>,
     name: VolumeName,
-    query: Result<Query<PersistQuery>, QueryRejection>,
+    query: Result<Query<NoQuery>, QueryRejection>,
     body: Bytes,
 ) -> Answer<Json<VolumeReport>> {
     let Path(name) = name?;
-    let Query(PersistQuery { persist }) = query?;
+    query?;
     let input = from_json::<ChangeInput>(&body)?;
     let change = input.check()?;
-    let edit = persist.then(|| Edit::Set { name: name.clone(), keys: input.keys() });
-    let changes = {
-        let (control, name) = (Arc::clone(&control), name.clone());
-        async move { change_in_turn(&control, name, input, change).await }
-    };
-    persist::change(&control, edit, changes).await?;
+    change_in_turn(&control, name.clone(), input, change).await?;
     Ok(Json(report_of(&control, &name).await?))
 }
 
@@ -304,6 +296,7 @@ async fn change_in_turn(
     input: ChangeInput,
     mut change: VolumeChange,
 ) -> Answer<()> {
+    let _one_at_a_time = control.changes.lock().await;
     let now = control.status().await?;
     let old = now.volumes.iter().find(|volume| volume.config.name == name);
     let mut new = old.ok_or_else(|| not_found(&name))?.config.clone();
@@ -332,23 +325,16 @@ async fn remove(
     query: Result<Query<RemoveQuery>, QueryRejection>,
 ) -> Answer<StatusCode> {
     let Path(name) = name?;
-    let Query(RemoveQuery { force, discard_dirty, persist }) = query?;
-    let edit = persist.then(|| Edit::Remove(name.clone()));
-    let removes = {
-        let control = Arc::clone(&control);
-        async move {
-            let gone = name.clone();
-            let message = |answer| Message::RemoveVolume { name, force, discard_dirty, answer };
-            let removed = control.ask(control.change_wait_max, message).await;
-            // It may be gone, and that have cost something.
-            if removed.is_ok() || report_of(&control, &gone).await.is_err_and(|e| e.is_not_found())
-            {
-                control.note(|configured| configured.has_removed(&gone));
-            }
-            Ok(removed?)
-        }
-    };
-    persist::change(&control, edit, removes).await?;
+    let Query(RemoveQuery { force, discard_dirty }) = query?;
+    let _one_at_a_time = control.changes.lock().await;
+    let gone = name.clone();
+    let message = |answer| Message::RemoveVolume { name, force, discard_dirty, answer };
+    let removed = control.ask(control.change_wait_max, message).await;
+    // It may be gone, and that have cost something.
+    if removed.is_ok() || report_of(&control, &gone).await.is_err_and(|e| e.is_not_found()) {
+        control.note(|configured| configured.has_removed(&gone));
+    }
+    removed?;
     Ok(StatusCode::NO_CONTENT)
 }
 
@@ -409,23 +395,6 @@ pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
 }
 
 impl ChangeInput {
-    /// What it says, as keys of a `[[volume]]`.
-    fn keys(&self) -> Vec<(&'static str, Setting)> {
-        let text = |value: Option<&String>| value.cloned().map(Setting::Text);
-        let number = |value: Option<u64>| value.map(Setting::Number);
-        let keys = [
-            ("mode", text(self.mode.as_ref())),
-            ("ack", text(self.ack.as_ref())),
-            ("share_min", text(self.share_min.as_ref())),
-            ("share_max", text(self.share_max.as_ref())),
-            ("fill_limit", text(self.fill_limit.as_ref())),
-            ("iops_reservation", number(self.iops_reservation)),
-            ("iops_limit", number(self.iops_limit)),
-            ("iops_weight", number(self.iops_weight)),
-        ];
-        keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
-    }
-
     fn check(&self) -> Result<VolumeChange, SettingError> {
         if *self == Self::default() {
             let hint = "give mode, ack, share_min, share_max, fill_limit, iops_reservation, iops_limit or iops_weight";
@@ -456,14 +425,8 @@ impl IntoResponse for Failed {
 
 impl Failed {
     /// There is no such volume.
-    pub(super) fn is_not_found(&self) -> bool {
+    fn is_not_found(&self) -> bool {
         self.0 == StatusCode::NOT_FOUND
-    }
-
-    /// With more to say.
-    pub(super) fn and(mut self, more: &str) -> Self {
-        self.1.error = format!("{}; {more}", self.1.error);
-        self
     }
 }
 

@@ -51,7 +51,7 @@ pub(super) fn volume_of<'c>(config: &'c Config, name: &str) -> Option<&'c Volume
 impl Control {
     /// The daemon runs with this, if it has a file that can be read again.
     pub fn set_config(&self, config: &Config) {
-        let configured = config.text.is_some().then(|| Configured::new(config));
+        let configured = config.path.is_some().then(|| Configured::new(config));
         *self.configured.lock().unwrap_or_else(PoisonError::into_inner) = configured;
     }
 

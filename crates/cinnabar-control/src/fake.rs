@@ -40,8 +40,6 @@ pub(crate) struct Has {
     /// Beginnings of the names of volumes whose adding it never answers.
     pub(crate) hangs: Option<&'static str>,
     unanswered: Vec<AnswerTo<()>>,
-    /// Called at each change.
-    pub(crate) amid: Option<fn(&Path)>,
     /// Why the last resize has failed.
     pub(crate) resize_failed: String,
     bytes: u64,
@@ -72,7 +70,7 @@ impl Site {
             let mut has = has.lock().expect("it does not panic");
             (has.volumes, has.bytes) = (volumes, whole(config.cache.size_bytes.expect("a size")));
         }
-        let commands = serve(Arc::clone(&has), path, config.cache.device.clone());
+        let commands = serve(Arc::clone(&has), config.cache.device.clone());
         let (base, socket) = (config.base.clone(), config.control.socket.clone());
         let control = Control::new(base, socket, wait_max);
         control.set_config(&config);
@@ -121,25 +119,22 @@ fn text(more: &str) -> String {
     format!("[cache]\ndevice = \"cache.img\"\nsize = \"1GiB\"\nsize_max = \"4GiB\"\n{more}")
 }
 
-fn serve(has: Arc<Mutex<Has>>, file: PathBuf, device: PathBuf) -> Commands {
+fn serve(has: Arc<Mutex<Has>>, device: PathBuf) -> Commands {
     let (commands, queue) = channel(Arc::new(Nobody));
     std::thread::spawn(move || {
         for message in &queue {
-            obey(&mut has.lock().expect("it does not panic"), message, &file, &device);
+            obey(&mut has.lock().expect("it does not panic"), message, &device);
         }
     });
     commands
 }
 
-fn obey(has: &mut Has, message: Message, file: &Path, device: &Path) {
+fn obey(has: &mut Has, message: Message, device: &Path) {
     let refused = |name: &str, refuses: &[String]| {
         let is = refuses.iter().any(|other| other == name);
         let error = CommandError::new(CommandErrorKind::Io, "the back end is away", "wait for it");
         if is { Err(error) } else { Ok(()) }
     };
-    if let (Some(amid), false) = (has.amid, matches!(message, Message::Status(_))) {
-        amid(file);
-    }
     match message {
         Message::Status(answer) => {
             let status = DataStatus {

@@ -26,7 +26,6 @@ pub mod migrate;
 pub mod observer;
 pub mod path;
 pub mod peer;
-mod persist;
 mod places;
 pub mod policy;
 pub mod recordings;

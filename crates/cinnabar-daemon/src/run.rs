@@ -359,7 +359,7 @@ fn manage_shares(
 /// and on a terminal it says that this closes.
 fn reloads_on_hangup(config: &Config) -> bool {
     let on_terminal = std::io::stdin().is_terminal() || std::io::stderr().is_terminal();
-    config.text.is_some() && !on_terminal
+    config.path.is_some() && !on_terminal
 }
 
 /// Reads the configuration again at each SIGHUP; those that come meanwhile are one. The log has what

@@ -17,12 +17,11 @@
 use crate::preset;
 use crate::settings::{SettingError, SimSpec};
 use rustix::fs::{FileType, Mode, OFlags};
-use std::fmt::Write as _;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 
-/// The version that is written, and the only one that is read.
+/// The only version that is read.
 pub const VERSION: i64 = 1;
 /// Largest file.
 pub const FILE_BYTES_MAX: u64 = 64 << 10;
@@ -94,26 +93,6 @@ pub(crate) fn read(path: &Path) -> Result<SimSpec, PresetFileError> {
     parse(&text).map_err(wrong)
 }
 
-/// The text of a file with this preset; `comments` are put in front, a line each.
-pub fn render(spec: &SimSpec, comments: &[String]) -> String {
-    let mut text = String::new();
-    for line in comments.iter().flat_map(|comment| comment.split('\n')) {
-        // Control characters are not allowed even in comments.
-        let line: String = line.chars().filter(|letter| !letter.is_control()).collect();
-        // Writing to a string can't fail, here and below.
-        let _done = writeln!(text, "{}", format!("# {line}").trim_end());
-    }
-    let _done = writeln!(text, "version = {VERSION}\n\n[sim]");
-    for (key, value) in pairs(spec) {
-        // TOML's numbers end at 2^63. None of our texts holds a quote or a backslash.
-        let _done = match value.parse::<i64>() {
-            Ok(number) => writeln!(text, "{key} = {number}"),
-            Err(_) => writeln!(text, "{key} = \"{value}\""),
-        };
-    }
-    text
-}
-
 /// Looks before it leaps: opening a pipe would wait for its other end, a read of a device may not end.
 fn read_bytes(path: &Path) -> Result<Vec<u8>, PresetFileErrorKind> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
@@ -169,33 +148,6 @@ fn syntax(good: &[u8], message: &str) -> PresetFileErrorKind {
     // One line, whatever the parser says.
     let message = message.lines().collect::<Vec<_>>().join(", ");
     PresetFileErrorKind::Syntax { line, message }
-}
-
-/// What differs from a device that costs nothing, as it is written.
-fn pairs(spec: &SimSpec) -> Vec<(&'static str, String)> {
-    let time = |ns: u64| if ns == 0 { "0".to_owned() } else { format!("{ns}ns") };
-    let of = |spec: &SimSpec| {
-        [
-            ("seed", spec.seed.to_string()),
-            ("read", spec.read.to_string()),
-            ("write", spec.write.to_string()),
-            ("flush", spec.flush.to_string()),
-            ("read_block", time(spec.read_block_ns)),
-            ("write_block", time(spec.write_block_ns)),
-            ("depth", spec.depth.to_string()),
-            ("bandwidth", spec.bandwidth.to_string()),
-            ("packet", time(spec.packet_ns)),
-            ("link", spec.link.to_string()),
-            ("seek_min", time(spec.seek.min_ns)),
-            ("seek_max", time(spec.seek.max_ns)),
-            ("rotation", time(spec.seek.rotation_ns)),
-            ("interference", spec.interference.to_string()),
-            ("read_errors", spec.read_errors.to_string()),
-            ("write_errors", spec.write_errors.to_string()),
-        ]
-    };
-    let free = of(&preset::nothing());
-    of(spec).into_iter().zip(free).filter(|(own, free)| own != free).map(|(own, _)| own).collect()
 }
 
 #[cfg(test)]

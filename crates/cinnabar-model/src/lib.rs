@@ -14,5 +14,4 @@ mod settings;
 pub use file::PresetFileError;
 pub use latency::Latency;
 pub use model::{OpKind, SimModel, Verdict, judge};
-pub use random::Random;
 pub use settings::{Seek, SettingError, SimSpec};

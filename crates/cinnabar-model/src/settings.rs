@@ -152,12 +152,6 @@ impl SimSpec {
         Ok(spec)
     }
 
-    /// A device that costs nothing, to start from.
-    #[must_use]
-    pub fn free() -> Self {
-        preset::nothing()
-    }
-
     /// Sets what one key stands for.
     pub(crate) fn set(&mut self, key: &str, value: &str) -> Result<(), SettingError> {
         let bad = |expected| SettingError::Value { key: key.into(), value: value.into(), expected };

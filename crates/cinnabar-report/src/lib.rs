@@ -5,7 +5,7 @@
 //! columns: nothing here touches the terminal.
 //!
 //! * [`analysis`], [`compare`], [`hits`], [`timed`], [`holland`]: what `cinnabar-study` finds.
-//! * [`spc1`], [`replay`], [`probe`]: what `cinnabar-bench` measures.
+//! * [`spc1`], [`replay`]: what `cinnabar-bench` measures.
 //! * [`traces`]: what is in a trace.
 
 pub mod analysis;
@@ -13,7 +13,6 @@ pub mod compare;
 pub mod hits;
 pub mod holland;
 pub mod page;
-pub mod probe;
 pub mod replay;
 pub mod spc1;
 pub mod timed;

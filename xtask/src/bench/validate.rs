@@ -9,7 +9,7 @@ use crate::bench::{heading, publish};
 use crate::table::Table;
 use crate::traces;
 use anyhow::{Context, Result, bail, ensure};
-use e2e::Site;
+use e2e::{MIB, Site};
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,8 @@ pub(crate) struct Args {
 const MISSES_BAR: f64 = 0.03;
 /// What a mean may differ by.
 const MEAN_BAR: f64 = 0.10;
+/// Writes of the measurement of the cache device, and as many reads.
+const DEVICE_REQUESTS: u64 = 20_000;
 /// Requests of the baseline, and what the model takes for each, in microseconds.
 const BASELINE: (u64, f64) = (500, 1000.0);
 
@@ -62,7 +64,7 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let site = Site::new()?;
     let bench = Bench { site: &site, realtime: args.realtime, cache_mib: args.cache_mib };
-    let (read_us, write_us) = bench.probe()?;
+    let (read_us, write_us) = bench.device()?;
     let added_us = bench.baseline()? - BASELINE.1;
     let mut table = Table::new(&[
         "trace",
@@ -150,30 +152,22 @@ impl Bench<'_> {
     }
 
     /// Mean times of the cache device for a read and a write of 4 KiB, in microseconds.
-    fn probe(&self) -> Result<(f64, f64)> {
-        let device = self.site.path("probe.img");
-        let size = format!("{}MiB", self.cache_mib);
-        let found = self.ask(
-            true,
-            &[
-                "bench",
-                "probe",
-                text(&device)?,
-                "--size",
-                &size,
-                "--sizes",
-                "4KiB",
-                "--depths",
-                "1",
-                "--write",
-            ],
-        )?;
-        let mean = |operation: &str| {
-            let cells = found["cells"].as_array()?;
-            let cell = cells.iter().find(|cell| cell["op"].as_str() == Some(operation))?;
-            cell["latency_us"]["mean"].as_f64()
-        };
-        Ok((mean("read").context("no reads probed")?, mean("write").context("no writes probed")?))
+    fn device(&self) -> Result<(f64, f64)> {
+        let device = self.site.filled("device.img", self.cache_mib * MIB, 1)?;
+        let trace = self.site.path("device.csv");
+        let blocks = self.cache_mib * MIB / 4096;
+        // All over the file: the factor is a prime.
+        let lines = (0..2 * DEVICE_REQUESTS).map(|at| {
+            let (op, block) = (if at % 2 == 0 { 'W' } else { 'R' }, at * 7_368_787 % blocks);
+            format!("{at},0,{op},{},4096\n", block * 4096)
+        });
+        std::fs::write(&trace, lines.collect::<String>())?;
+        let (trace, target) = (text(&trace)?, text(&device)?);
+        let replay = ["bench", "replay", trace, "--target", target, "--closed", "--overwrite"];
+        let found = self.ask(true, &replay)?;
+        std::fs::remove_file(&device)?;
+        let run = &found["runs"][0];
+        Ok((mean_us(&run["latency_reads"])?, mean_us(&run["latency_writes"])?))
     }
 
     /// What an operation of a millisecond takes, in microseconds.

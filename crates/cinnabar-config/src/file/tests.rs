@@ -5,7 +5,7 @@ use super::*;
 #[test]
 fn a_text_is_as_long_as_a_file_may_be_at_most() {
     let text = "#".repeat((4 << 20) + 1);
-    let error = of_text(Path::new("/c.toml"), text).expect_err("it is too long");
+    let error = of_text(Path::new("/c.toml"), &text).expect_err("it is too long");
     assert!(error.message.contains("more than 4.0 MiB"), "{error}");
 }
 

@@ -81,6 +81,8 @@ fn what_a_starting_daemon_answers_is_described() {
 #[test]
 fn paths_and_queries_that_cannot_be_read_get_an_error_body() {
     for (method, uri) in [
+        ("post", "/v1/volumes?colour=red"),
+        ("patch", "/v1/volumes/vm1?colour=red"),
         ("delete", "/v1/volumes/vm1?colour=red"),
         ("delete", "/v1/volumes/vm1?force=perhaps"),
         ("delete", "/v1/volumes/%FF"),

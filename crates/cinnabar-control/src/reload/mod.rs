@@ -122,7 +122,7 @@ impl Control {
 }
 
 fn path_of(was: &Configured) -> &Path {
-    was.running.text.as_ref().map_or(was.running.file.as_path(), |text| &text.path)
+    was.running.path.as_ref().unwrap_or(&was.running.file)
 }
 
 /// Reads the file, checks it, and finds what follows from it. Waits for files.

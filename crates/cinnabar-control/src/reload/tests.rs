@@ -3,9 +3,15 @@
 use super::ReloadListener;
 use super::carry::ADDS_MAX;
 use super::report::{ChangeReport, ReloadInput, ReloadReport};
+use crate::api;
 use crate::fake::Site;
+use axum::body::Body;
+use axum::extract::Request;
+use axum::http::StatusCode;
 use cinnabar_config::settings::{Share, VolumeMode};
 use cinnabar_messages::{CommandError, State, WriteBackStatus};
+use hyper::service::Service;
+use hyper_util::service::TowerToHyperService;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -25,6 +31,17 @@ async fn lines(site: &Site, input: ReloadInput) -> Vec<String> {
     let restart = report.restart.iter().map(super::report::RestartReport::line);
     let kept = report.kept.iter().map(super::report::KeptReport::line);
     changes.chain(restart).chain(kept).collect()
+}
+
+/// A request to the control socket.
+async fn ask(site: &Site, method: &str, uri: &str, body: &str) -> (StatusCode, String) {
+    let request = Request::builder().method(method).uri(uri);
+    let request = request.body(Body::from(body.to_owned())).expect("a request");
+    let router = api::router(Arc::clone(&site.control));
+    let answer = TowerToHyperService::new(router).call(request).await.expect("infallible");
+    let code = answer.status();
+    let body = http_body_util::BodyExt::collect(answer.into_body()).await.expect("a body");
+    (code, String::from_utf8_lossy(&body.to_bytes()).into_owned())
 }
 
 /// Written, and read again.
@@ -158,6 +175,28 @@ async fn volumes_that_came_or_went_by_command_are_not_confused() {
     let expected = ["volume vm2: iops_limit changed", "volume vm2: read_only: needs a restart"];
     assert_eq!(again(&site, &more).await, expected);
     assert_eq!(again(&site, &more).await, expected[1..]);
+}
+
+#[tokio::test]
+async fn a_volume_that_was_added_otherwise_by_command_is_compared_with_that() {
+    let site = Site::new(VM1);
+    assert_eq!(ask(&site, "DELETE", "/v1/volumes/vm1", "").await.0, StatusCode::NO_CONTENT);
+    let other = r#"{"name":"vm1","backend":"file:/srv/vm1.raw"}"#;
+    assert_eq!(ask(&site, "POST", "/v1/volumes", other).await.0, StatusCode::CREATED);
+    let lines = lines(&site, ReloadInput::default()).await;
+    assert_eq!(lines, ["volume vm1: backend: needs a restart"]);
+}
+
+/// A removal whose server was given up: the answer says so, and the volume is gone.
+#[tokio::test]
+async fn what_a_removal_costs_is_told_and_the_removal_is_noted_all_the_same() {
+    let site = Site::new(&format!("{VM1}{VM2}"));
+    site.has().given_up = vec!["vm2".into()];
+    let (code, answer) = ask(&site, "DELETE", "/v1/volumes/vm2", "").await;
+    assert_eq!(code, StatusCode::INTERNAL_SERVER_ERROR, "{answer}");
+    assert!(answer.contains("the back end is away"), "{answer}");
+    let runs = site.control.configured().expect("it has one").running;
+    assert!(runs.volumes.iter().all(|volume| volume.name != "vm2"), "it is noted");
 }
 
 #[tokio::test]
@@ -367,7 +406,7 @@ async fn two_at_once_take_turns_and_one_whose_client_leaves_is_finished() {
 async fn without_a_file_there_is_nothing_to_read() {
     let site = Site::new(VM1);
     let mut config = site.control.configured().expect("it has one").running;
-    config.text = None;
+    config.path = None;
     site.control.set_config(&config);
     let error = reload(&site, ReloadInput::default()).await.expect_err("there is none");
     assert!(error.message.contains("has no configuration file"), "{error}");

@@ -26,7 +26,7 @@ use std::process::ExitCode;
     Examples:\n  \
     cinnabar-lab analyze vm1.csv.zst\n  \
     cinnabar-lab simulate hits vm1.csv.zst --policy lru,arc,engine --size 1GiB,4GiB\n  \
-    cinnabar-lab bench probe /dev/nvme0n1")]
+    cinnabar-lab bench replay vm1.csv.zst --target /mnt/nfs/test.raw")]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -38,7 +38,7 @@ enum Command {
     Analyze(Box<analyze::Args>),
     /// Run the cache under a virtual clock, with everything that can go wrong
     Simulate(simulate::Args),
-    /// Measure storage: an SPC-1-like benchmark, trace replay, device latency
+    /// Measure storage: an SPC-1-like benchmark, trace replay
     Bench(bench::Args),
     /// Look at block traces, convert and make them
     Trace(trace::Args),

@@ -9,7 +9,6 @@ mod compare;
 mod demo_load;
 #[path = "../../../cinnabar-trace/tests/it/files.rs"]
 mod files;
-mod probe;
 mod replay;
 #[path = "../../../cinnabar/tests/it/rig.rs"]
 mod rig;

@@ -1,4 +1,4 @@
-//! Presets in files: read, written, and what is wrong with them.
+//! Presets in files: what is read, and what is wrong with them.
 
 use super::*;
 use proptest::prelude::*;
@@ -18,27 +18,6 @@ fn keys_are_those_behind_sim() {
     assert_eq!(parse("version = 1\n[sim]\n"), Ok(preset::nothing()));
     let both = parse("version = 1\n[sim]\nread_errors = 0\nerrors = 0.5\n").expect("well-formed");
     assert!((both.read_errors, both.write_errors) == (0.0, 0.5));
-}
-
-#[test]
-fn what_is_written_is_read_again() {
-    let every = "ssd,seed=18446744073709551615,read=uniform/1us/2us,write=mix/1us/2ms/0.9,\
-                 flush=percentiles/50=1us/99.95=2ms/100=1s,read_block=1500ns,write_block=3us,\
-                 depth=4,bandwidth=5,packet=6us,link=7,seek_min=8us,seek_max=9ms,rotation=10ms,\
-                 interference=0.25,read_errors=0.125,write_errors=0.5";
-    for text in ["filer", "hdd", "network", "ssd", every] {
-        let spec = SimSpec::parse(text, None).expect(text);
-        let comments = ["of a disk\nwith a long\u{7} name".to_owned(), String::new()];
-        let written = render(&spec, &comments);
-        assert!(
-            written.starts_with("# of a disk\n# with a long name\n#\nversion = 1\n"),
-            "{written}"
-        );
-        let spec = SimSpec { preset: String::new(), ..spec };
-        assert_eq!(parse(&written), Ok(spec), "{written}");
-    }
-    let all = render(&SimSpec::parse(every, None).expect(every), &[]);
-    assert_eq!(all.lines().filter(|line| line.contains(" = ")).count(), 17, "{all}");
 }
 
 #[test]
@@ -107,8 +86,6 @@ proptest! {
         let mut changed = GOOD.to_owned();
         let end = (at + cut).min(changed.len());
         changed.replace_range(at..end, &byte.to_string());
-        if let Ok(spec) = parse(&changed) {
-            prop_assert_eq!(parse(&render(&spec, &[])), Ok(spec));
-        }
+        let _any = parse(&changed);
     }
 }

@@ -68,7 +68,7 @@ impl Demo {
     pub(super) fn config(&self) -> Result<Config, Failure> {
         let mut config = cinnabar_config::load(&self.path.join(CONFIG))?;
         // It is not read again: SIGHUP ends a demonstration, as it ends what was started on a terminal.
-        config.text = None;
+        config.path = None;
         Ok(config)
     }
 

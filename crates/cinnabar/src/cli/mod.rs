@@ -82,8 +82,8 @@ enum Command {
     /// Run the cache under a virtual clock, with everything that can go wrong [cinnabar-lab]
     #[command(disable_help_flag = true, after_help = lab::help!("simulate faults"))]
     Simulate(lab::Args),
-    /// Measure storage: an SPC-1-like benchmark, trace replay, device latency [cinnabar-lab]
-    #[command(disable_help_flag = true, after_help = lab::help!("bench probe /dev/nvme0n1"))]
+    /// Measure storage: an SPC-1-like benchmark, trace replay [cinnabar-lab]
+    #[command(disable_help_flag = true, after_help = lab::help!("bench replay vm1.csv.zst --target /mnt/nfs/test.raw"))]
     Bench(lab::Args),
     /// Print the version
     #[command(after_help = "Examples:\n  cinnabar version\n  cinnabar version --json")]

@@ -30,7 +30,9 @@ enum Command {
     #[command(
         after_help = "PLANNED is what the allocator gives, TARGET what the volume is to have \
         within bounds, pins and steps; GRANTED and HELD are what the cache has promised and what it \
-        holds.\n\nExamples:\n  \
+        holds.\n\
+        With --apply the allocator plans until the daemon ends; to keep it, write it into [manager] of the \
+        configuration file, too.\n\nExamples:\n  \
         cinnabar policy plan --diff\n  \
         cinnabar policy plan --allocator centaur\n  \
         cinnabar policy plan --allocator urd --apply --json"
@@ -69,7 +71,9 @@ enum Command {
     },
     /// Give a volume exactly this share, until the daemon ends
     #[command(
-        after_help = "Examples:\n  cinnabar policy pin vm1 4GiB\n  cinnabar policy pin vm1 25%"
+        after_help = "The pin lasts until the daemon ends; for a share that stays write share_min and \
+        share_max of the volume into the configuration file.\n\n\
+        Examples:\n  cinnabar policy pin vm1 4GiB\n  cinnabar policy pin vm1 25%"
     )]
     Pin {
         /// The volume

@@ -52,7 +52,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     };
     if demo.is_some() {
         // It is not the operator's to change: SIGHUP ends it, and nothing is written into it.
-        config.text = None;
+        config.path = None;
     }
     config.give(Given { force: args.force, io: args.io });
     for warning in &config.warnings {

@@ -39,9 +39,8 @@ fn what_is_promised_is_understood() {
         "cinnabar volume list --socket a.sock",
         "cinnabar volume add v --backend file:x --mode write-around --share-min 10% --read-only",
         "cinnabar volume set v --mode pass-through --socket a.sock",
-        "cinnabar volume remove v --force --persist",
-        "cinnabar volume add v --backend file:x --persist",
-        "cinnabar volume set v --share-max 10% --persist",
+        "cinnabar volume remove v --force --discard-dirty",
+        "cinnabar volume set v --share-max 10%",
         "cinnabar reload",
         "cinnabar reload --dry-run --remove-volumes --json --socket a.sock",
         "cinnabar volume invalidate v --socket a.sock",
@@ -64,7 +63,7 @@ fn what_is_promised_is_understood() {
         "cinnabar version --json",
         "cinnabar completions zsh",
         "cinnabar man d",
-        "cinnabar report --output r.tar.gz --anonymous --device d --config c --json",
+        "cinnabar report --output r.tar.gz --device d --config c --json",
     ] {
         parse(line).unwrap_or_else(|error| panic!("{line}: {error}"));
     }

@@ -1,7 +1,6 @@
 //! `cinnabar volume`: list, add, remove, change and invalidate volumes of a running daemon.
 //!
-//! Changes last until the daemon ends; what is to stay goes into the configuration file too, by hand or
-//! with `--persist`.
+//! Changes last until the daemon ends; what is to stay goes into the configuration file, too.
 
 use super::client::Daemon;
 use super::extents::{self, Extent};
@@ -40,16 +39,16 @@ enum Command {
         daemon: Daemon,
     },
     /// Add a volume and serve it
-    #[command(after_help = "It is served until the daemon ends; with --persist the daemon adds \
-        it to its configuration file, too.\n\nExamples:\n  \
-        cinnabar volume add vm3 --backend file:/srv/nfs/vm3.raw --persist\n  \
+    #[command(after_help = "It is served until the daemon ends; to keep it, write it into the \
+        configuration file, too.\n\nExamples:\n  \
         cinnabar volume add vm2 --backend file:/srv/nfs/vm2.raw\n  \
         cinnabar volume add golden --backend file:golden.raw --read-only --nbd unix:golden.sock")]
     Add(Box<AddArgs>),
     /// Stop serving a volume
     #[command(
         after_help = "Its cached blocks are kept for the time it is added again. In write-back \
-        mode its writes are brought to its backend first.\n\n\
+        mode its writes are brought to its backend first.\n\
+        A volume of the configuration file is back after a restart; take it out of the file, too.\n\n\
         Examples:\n  cinnabar volume remove vm2\n  cinnabar volume remove vm2 --force"
     )]
     Remove {
@@ -63,9 +62,6 @@ enum Command {
         /// there first]
         #[arg(long)]
         discard_dirty: bool,
-        /// Take it out of the daemon's configuration file as well [default: it is back after a restart]
-        #[arg(long)]
-        persist: bool,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -79,10 +75,13 @@ enum Command {
         daemon: Daemon,
     },
     /// Change the settings of a volume
-    #[command(after_help = "Examples:\n  \
+    #[command(
+        after_help = "The change lasts until the daemon ends; to keep it, write it into the \
+        configuration file, too.\n\nExamples:\n  \
         cinnabar volume set vm1 --mode pass-through\n  \
         cinnabar volume set vm1 --share-min 10% --share-max 50%\n  \
-        cinnabar volume set vm1 --iops-reservation 500 --iops-limit 2000")]
+        cinnabar volume set vm1 --iops-reservation 500 --iops-limit 2000"
+    )]
     Set {
         /// Its name
         name: String,
@@ -111,9 +110,6 @@ enum Command {
         /// Bytes of its blocks that may go to the cache device a second; 0 = no limit [default: as it is]
         #[arg(long, value_name = "SIZE")]
         fill_limit: Option<String>,
-        /// Write it into the daemon's configuration file as well [default: until the daemon ends]
-        #[arg(long)]
-        persist: bool,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -268,9 +264,6 @@ struct AddArgs {
     /// Seconds for which they are; 0 = not at all
     #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "migrate_peer")]
     migrate_warm_for: u64,
-    /// Add it to the daemon's configuration file as well [default: until the daemon ends]
-    #[arg(long)]
-    persist: bool,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -280,9 +273,9 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::List { json, daemon } => list(*json, daemon),
         Command::Add(args) => add(args),
-        Command::Remove { name, force, discard_dirty, persist, daemon } => {
+        Command::Remove { name, force, discard_dirty, daemon } => {
             check_name(name)?;
-            let flags = [("force", force), ("discard_dirty", discard_dirty), ("persist", persist)];
+            let flags = [("force", force), ("discard_dirty", discard_dirty)];
             let asked = flags.iter().filter(|(_, flag)| **flag);
             let query: Vec<String> = asked.map(|(key, _)| format!("{key}=true")).collect();
             let query =
@@ -303,7 +296,6 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             iops_limit,
             iops_weight,
             fill_limit,
-            persist,
             daemon,
         } => {
             check_name(name)?;
@@ -317,7 +309,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 iops_weight: *iops_weight,
                 fill_limit: fill_limit.clone(),
             };
-            let path = format!("/v1/volumes/{}{}", escape(name), persisting(*persist));
+            let path = format!("/v1/volumes/{}", escape(name));
             daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
         }
         Command::Resize { name, daemon } => {
@@ -434,17 +426,8 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         },
     };
     input.check(&here)?;
-    let volume: VolumeReport = args.daemon.send(
-        Method::POST,
-        &format!("/v1/volumes{}", persisting(args.persist)),
-        &input,
-    )?;
+    let volume: VolumeReport = args.daemon.send(Method::POST, "/v1/volumes", &input)?;
     output::text(&format!("{} at {}\n", volume.name, at(&volume)))
-}
-
-/// The query of a change that goes into the configuration file as well.
-const fn persisting(persist: bool) -> &'static str {
-    if persist { "?persist=true" } else { "" }
 }
 
 /// Where clients find a volume.

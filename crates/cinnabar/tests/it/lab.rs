@@ -83,8 +83,8 @@ fn the_laboratory_is_found_on_path() {
     let site = Site::new();
     let program = installed(&site);
     stand_in(&site.path("path"), ECHO);
-    let ended = run(&site, &program, &["bench", "probe"]);
-    assert_eq!((ended.code, &*ended.stdout), (Some(7), "<bench>\n<probe>\n"), "{ended:?}");
+    let ended = run(&site, &program, &["bench", "spc1"]);
+    assert_eq!((ended.code, &*ended.stdout), (Some(7), "<bench>\n<spc1>\n"), "{ended:?}");
 }
 
 #[test]

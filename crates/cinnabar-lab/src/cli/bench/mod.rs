@@ -1,7 +1,6 @@
 //! `cinnabar-lab bench`: what storage does.
 
 mod cache_args;
-mod probe;
 mod replay;
 mod reports;
 mod spc1;
@@ -19,8 +18,6 @@ pub(super) struct Args {
 enum Command {
     /// Run the SPC-1-like benchmark, or find the highest load within 30 ms
     Spc1(Box<spc1::Args>),
-    /// Measure the latency of a device or back end by size, operation and depth
-    Probe(probe::Args),
     /// Replay a block trace on storage, with and without the cache
     Replay(Box<replay::Args>),
 }
@@ -29,7 +26,6 @@ enum Command {
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Spc1(args) => spc1::run_command(args),
-        Command::Probe(args) => probe::run(args),
         Command::Replay(args) => replay::run(args),
     }
 }

@@ -1,7 +1,6 @@
 //! What the daemon, its configuration, its device and its journal say.
 
 use super::bundle::{Bundle, Content};
-use super::clean::Names;
 use super::host;
 use crate::cli::client::Daemon;
 use cinnabar_config::Config;
@@ -24,20 +23,14 @@ const ANSWER_BYTES_MAX: u64 = 32 << 20;
 /// Lines of the journal.
 const JOURNAL_LINES: &str = "2000";
 
-/// Collects everything; which names of volumes and hosts are in it.
-pub(super) fn all(
-    bundle: &mut Bundle,
-    daemon: &Daemon,
-    config: &Path,
-    device: Option<&Path>,
-) -> Names {
-    let mut names = Names::default();
+/// Collects everything.
+pub(super) fn all(bundle: &mut Bundle, daemon: &Daemon, config: &Path, device: Option<&Path>) {
     let own = serde_json::json!({
         "version": env!("CARGO_PKG_VERSION"),
         "format_version": cinnabar_engine::metadata::superblock::FORMAT_VERSION,
     });
     bundle.add("version.json", Ok(Content::Json(own)));
-    let config = configuration(bundle, config, &mut names);
+    let config = configuration(bundle, config);
     let other = config.as_ref().map(|config| daemon.elsewhere(config.control.socket.clone()));
     let daemon = match other {
         Some(other) if !daemon.is_there() && other.is_there() => other,
@@ -49,22 +42,21 @@ pub(super) fn all(
     let answers = version.is_ok();
     bundle.add("daemon/version.json", version.map(Content::Json));
     if answers {
-        said(bundle, &daemon, &mut names);
+        said(bundle, &daemon);
     } else {
         let reason = "the daemon does not answer".to_owned();
         bundle.add("daemon/status.json, history, plans and events", Err(reason));
     }
     bundle.add("daemon/metrics.txt", metrics(config.as_ref()).map(Content::Text));
-    host::facts(bundle, pid, &mut names);
+    host::facts(bundle, pid);
     journal(bundle);
     if let Some(device) = device {
         bundle.add("superblock.json", superblock(device).map(Content::Json));
     }
-    names
 }
 
 /// The file as it is, and what the check of it says.
-fn configuration(bundle: &mut Bundle, path: &Path, names: &mut Names) -> Option<Config> {
+fn configuration(bundle: &mut Bundle, path: &Path) -> Option<Config> {
     let text = std::fs::read_to_string(path);
     let text = text.map_err(|error| format!("{}: {error}", path.display()));
     let is_read = text.is_ok();
@@ -74,7 +66,6 @@ fn configuration(bundle: &mut Bundle, path: &Path, names: &mut Names) -> Option<
     }
     match cinnabar_config::load(path) {
         Ok(config) => {
-            names.volumes.extend(config.volumes.iter().map(|volume| volume.name.clone()));
             let warnings: Vec<String> =
                 config.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
             let text = format!("{}: fine\n{}", path.display(), warnings.concat());
@@ -90,12 +81,9 @@ fn configuration(bundle: &mut Bundle, path: &Path, names: &mut Names) -> Option<
 }
 
 /// Status, history, plans and events.
-fn said(bundle: &mut Bundle, daemon: &Daemon, names: &mut Names) {
+fn said(bundle: &mut Bundle, daemon: &Daemon) {
     let get = |path: &str| daemon.get::<Value>(path).map_err(|failure| failure.message);
-    let status = get("/v1/status");
-    let of_status = status.iter().filter_map(|status| status["volumes"].as_array()).flatten();
-    names.volumes.extend(of_status.filter_map(|one| one["name"].as_str().map(str::to_owned)));
-    bundle.add("daemon/status.json", status.map(Content::Json));
+    bundle.add("daemon/status.json", get("/v1/status").map(Content::Json));
     let history = get("/v1/history?step=300");
     let kept = history.iter().filter_map(|history| history["volumes"].as_array()).flatten();
     let kept: Vec<String> = kept.filter_map(|name| name.as_str().map(str::to_owned)).collect();
@@ -106,9 +94,6 @@ fn said(bundle: &mut Bundle, daemon: &Daemon, names: &mut Names) {
         let path = format!("/v1/history?step=300&volume={}", escape(name));
         bundle.add(&format!("daemon/history/{number}.json"), get(&path).map(Content::Json));
     }
-    names.volumes.extend(kept);
-    names.volumes.sort_unstable();
-    names.volumes.dedup();
     bundle.add("daemon/plan.json", get("/v1/policy/plan").map(Content::Json));
     bundle.add("daemon/plans.json", get("/v1/policy/history").map(Content::Json));
     bundle.add("daemon/events.jsonl", events(daemon.socket()).map(Content::Text));

@@ -1,7 +1,6 @@
 //! What the host is: kernel, CPU, memory, block devices, mounts, limits.
 
 use super::bundle::{Bundle, Content};
-use super::clean::Names;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -42,10 +41,9 @@ const OLD_GROUP_LIMITS: [(&str, &[&str]); 3] = [
 ];
 
 /// Adds them; of the daemon's process, or of this one if there is none.
-pub(super) fn facts(bundle: &mut Bundle, pid: Option<u32>, names: &mut Names) {
+pub(super) fn facts(bundle: &mut Bundle, pid: Option<u32>) {
     let uname = rustix::system::uname();
     let word = |text: &std::ffi::CStr| text.to_string_lossy().into_owned();
-    names.hosts.push(word(uname.nodename()));
     let kernel = [uname.sysname(), uname.release(), uname.version(), uname.machine()].map(word);
     let release = read("/etc/os-release").unwrap_or_default();
     let text = format!("{}\n\n{release}", kernel.join(" "));
@@ -164,13 +162,12 @@ mod tests {
 
     #[test]
     fn this_host_has_facts() {
-        let (mut bundle, mut names) = (Bundle::default(), Names::default());
-        facts(&mut bundle, None, &mut names);
+        let mut bundle = Bundle::default();
+        facts(&mut bundle, None);
         let found: Vec<&str> = bundle.files.iter().map(|(name, _)| &**name).collect();
         for name in ["host/system.txt", "host/cpu.txt", "host/limits.txt", "host/cgroup.txt"] {
             assert!(found.contains(&name), "{name} is missing: {:?}", bundle.missing);
         }
-        assert!(!names.hosts[0].is_empty());
         assert!(said(&mut Command::new("/no/such/program")).is_err());
         let endless = said(Command::new("sleep").arg("1000"));
         assert_eq!(endless, Err("sleep: it does not end".to_owned()));

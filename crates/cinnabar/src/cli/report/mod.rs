@@ -12,7 +12,6 @@ use bundle::{Bundle, Content, Missing};
 use cinnabar_text::cli::output;
 use cinnabar_text::cli::report_file;
 use cinnabar_text::{Failure, Table, show_size};
-use clean::Cleaner;
 use serde_json::Value;
 use std::fmt::Write as _;
 use std::fs::OpenOptions;
@@ -33,7 +32,7 @@ const CONFIG: &str = "/etc/cinnabar/cinnabar.toml";
     token files and keyrings; passwords and keys in texts are replaced by REDACTED. README.txt in it lists \
     what is there, what is missing and why. Look through it before you send it.\n\nExamples:\n  \
     cinnabar report --socket /run/cinnabar/control.sock\n  \
-    cinnabar report --anonymous --output report.tar.gz\n  \
+    cinnabar report --output report.tar.gz\n  \
     cinnabar report --config c.toml --device /dev/disk/by-id/nvme-old"
 )]
 pub(super) struct Args {
@@ -43,9 +42,6 @@ pub(super) struct Args {
     /// The daemon's configuration [default: /etc/cinnabar/cinnabar.toml, if it is there]
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// Replace names of volumes and hosts, and addresses, by numbered ones [default: keep them]
-    #[arg(long)]
-    anonymous: bool,
     /// With the superblock of this cache device, which no daemon uses [default: none]
     #[arg(long, value_name = "PATH")]
     device: Option<PathBuf>,
@@ -71,47 +67,41 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return Err(report_file::wrong("--config", &config, "there is no such file", hint));
     }
     let mut bundle = Bundle::default();
-    let found = collect::all(&mut bundle, &args.daemon, &config, args.device.as_deref());
-    let cleaner = if args.anonymous { Cleaner::anonymous(&found) } else { Cleaner::default() };
-    let (files, missing) = cleaned(bundle, &cleaner);
+    collect::all(&mut bundle, &args.daemon, &config, args.device.as_deref());
+    let (files, missing) = cleaned(bundle);
     write(&path, &archive::packed(&files, now), args.output.is_some())?;
     tell(args, &path, &files, &missing)
 }
 
 /// The files as they are packed, README first.
-fn cleaned(bundle: Bundle, cleaner: &Cleaner) -> (Vec<(String, Vec<u8>)>, Vec<Missing>) {
+fn cleaned(bundle: Bundle) -> (Vec<(String, Vec<u8>)>, Vec<Missing>) {
     let missing = bundle
         .missing
         .into_iter()
-        .map(|one| Missing { name: one.name, reason: cleaner.text(&one.reason) });
+        .map(|one| Missing { name: one.name, reason: clean::text(&one.reason) });
     let missing: Vec<Missing> = missing.collect();
     let mut files = vec![(String::new(), Vec::new())];
     for (name, content) in bundle.files {
         let text = match content {
             Content::Json(mut value) => {
-                cleaner.json(&mut value);
+                clean::json(&mut value);
                 // Of a value all of whose keys are strings.
                 serde_json::to_string_pretty(&value).unwrap_or_default() + "\n"
             }
-            Content::Text(text) => cleaner.text(&text),
+            Content::Text(text) => clean::text(&text),
         };
         files.push((name, text.into_bytes()));
     }
-    files[0] = ("README.txt".to_owned(), readme(&files[1..], &missing, cleaner).into_bytes());
+    files[0] = ("README.txt".to_owned(), readme(&files[1..], &missing).into_bytes());
     (files, missing)
 }
 
-fn readme(files: &[(String, Vec<u8>)], missing: &[Missing], cleaner: &Cleaner) -> String {
+fn readme(files: &[(String, Vec<u8>)], missing: &[Missing]) -> String {
     let mut text = String::from(
         "A report of Cinnabar, a cache of virtual machines' disks, for those who help.\n\n\
          It holds no data of guests and no contents of token files or keyrings. Passwords and keys in \
-         texts were replaced by REDACTED",
+         texts were replaced by REDACTED. Names of volumes, hosts and files are as they are.\n\nIn it:\n",
     );
-    text += if cleaner.is_anonymous() {
-        "; names of volumes and hosts, and addresses, by numbered ones.\n\nIn it:\n"
-    } else {
-        ". Names of volumes, hosts and files are as they are.\n\nIn it:\n"
-    };
     // Writing to a string does not fail.
     for (name, bytes) in files {
         let _ok = writeln!(text, "  {name} ({} bytes)", bytes.len());
@@ -154,7 +144,6 @@ fn tell(
             .collect();
         let object = serde_json::json!({
             "file": path.display().to_string(),
-            "anonymous": args.anonymous,
             "files": files,
             "missing": missing,
         });
@@ -184,7 +173,7 @@ mod tests {
         bundle.add("a.txt", Ok(Content::Text("password = \"hush\"\n".into())));
         bundle.add("b.json", Ok(Content::Json(serde_json::json!({ "name": "vm1" }))));
         bundle.add("c.txt", Err("no daemon".into()));
-        let (files, missing) = cleaned(bundle, &Cleaner::default());
+        let (files, missing) = cleaned(bundle);
         let readme = String::from_utf8(files[0].1.clone()).expect("text");
         for part in ["a.txt (", "b.json (", "  c.txt: no daemon\n", "no data of guests"] {
             assert!(readme.contains(part), "{part:?} is missing: {readme}");
