@@ -110,6 +110,12 @@ fn read_volume(
         iops_reservation: note(&mut at, "iops_reservation", section.number("iops_reservation")?),
         iops_limit: note(&mut at, "iops_limit", section.number("iops_limit")?),
         iops_weight: note(&mut at, "iops_weight", section.number("iops_weight")?),
+        guest_iops_limit: note(&mut at, "guest_iops_limit", section.number("guest_iops_limit")?),
+        guest_bytes_limit: note(
+            &mut at,
+            "guest_bytes_limit",
+            section.quantity("guest_bytes_limit")?,
+        ),
         qos_group: note(&mut at, "qos_group", section.string("qos_group")?),
         parent: note(&mut at, "parent", section.string("parent")?),
         migrate_peer: note(&mut at, "migrate_peer", section.string("migrate_peer")?),

@@ -32,6 +32,8 @@ const MEMORY_MAX_MIN_BYTES: u64 = 1 << 20;
 /// A guest waits for storage that is away as over a hard NFS mount; an error instead would abort the
 /// journal of its file system, which a failover of half a minute is not worth.
 pub const BACKEND_TIMEOUT_S: u64 = 0;
+/// With less the longest request would hold up the next one for more than half a minute.
+const GUEST_BYTES_LIMIT_MIN: u64 = 1 << 20;
 /// Most that a volume can count, one being as much as others.
 const SHARE_WEIGHT_MAX: u16 = 1000;
 /// Longest name of a group of volumes: the path of a socket fits.
@@ -127,6 +129,12 @@ pub struct VolumeInput {
     /// Its part of what is left of its backend, relative to others, 1 to 10000; default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops_weight: Option<u64>,
+    /// Requests of its guests a second, hits included; default 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_iops_limit: Option<u64>,
+    /// Bytes that these read and write a second, a size; default `0` = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_bytes_limit: Option<String>,
     /// Volumes of the same group share a backend's I/Os; default: those on one server or device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_group: Option<String>,
@@ -196,6 +204,8 @@ impl VolumeInput {
             fill_limit_bytes: fill_limit(self.fill_limit.as_deref().unwrap_or("0"))?,
             memory_max_bytes: memory_max(self.memory_max.as_deref())?,
             backend_timeout: backend_timeout(self.backend_timeout_s)?,
+            guest_iops_limit: guest_iops_limit(self.guest_iops_limit.unwrap_or(0))?,
+            guest_bytes_limit: guest_bytes_limit(self.guest_bytes_limit.as_deref().unwrap_or("0"))?,
             qos_group: self.qos_group.clone().map(check_qos_group).transpose()?,
             qos: qos_settings(
                 Settings::default(),
@@ -572,4 +582,30 @@ fn memory_max(text: Option<&str>) -> Result<u64, SettingError> {
 /// If it is no size.
 pub fn fill_limit(text: &str) -> Result<u64, SettingError> {
     size_or("fill_limit", Some(text), 0)
+}
+
+/// Requests of a volume's guests a second; 0 is no limit.
+///
+/// # Errors
+/// If it is more than [`IOPS_MAX`].
+pub fn guest_iops_limit(iops: u64) -> Result<u32, SettingError> {
+    let iops = u32::try_from(iops).ok().filter(|iops| *iops <= IOPS_MAX);
+    iops.ok_or_else(|| {
+        let message = format!("guest_iops_limit: more than {IOPS_MAX} requests a second");
+        let hint = format!("choose 0 to {IOPS_MAX}; 0 is no limit");
+        SettingError::new("guest_iops_limit", message, hint)
+    })
+}
+
+/// Bytes that a volume's guests read and write a second; 0 is no limit.
+///
+/// # Errors
+/// If it is no size, or so little that one request would stop its guest for minutes.
+pub fn guest_bytes_limit(text: &str) -> Result<u64, SettingError> {
+    let bytes = size_or("guest_bytes_limit", Some(text), 0)?;
+    if bytes == 0 || bytes >= GUEST_BYTES_LIMIT_MIN {
+        return Ok(bytes);
+    }
+    let message = "guest_bytes_limit: less than 1 MiB a second, and a request may have 32 MiB";
+    Err(SettingError::new("guest_bytes_limit", message, "choose 1MiB or more; 0 is no limit"))
 }

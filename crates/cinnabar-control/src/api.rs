@@ -17,7 +17,9 @@ use cinnabar_config::checks::{check_beside, check_control, check_minimums, check
 use cinnabar_config::edit::{Edit, Setting};
 use cinnabar_config::looks::Looks;
 use cinnabar_config::units::parse_share;
-use cinnabar_config::volume::{check_ack, check_order, fill_limit, one_of, qos_settings};
+use cinnabar_config::volume::{
+    check_ack, check_order, fill_limit, guest_bytes_limit, guest_iops_limit, one_of, qos_settings,
+};
 use cinnabar_config::{SettingError, VolumeInput};
 use cinnabar_messages::{
     CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
@@ -79,6 +81,12 @@ pub struct ChangeInput {
     /// Bytes of its blocks that may go to the cache device a second, a size; 0 = no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill_limit: Option<String>,
+    /// Requests of its guests a second, hits included; 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_iops_limit: Option<u64>,
+    /// Bytes that these read and write a second, a size; 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_bytes_limit: Option<String>,
 }
 
 /// Query of `DELETE /v1/volumes/{name}`.
@@ -422,13 +430,16 @@ impl ChangeInput {
             ("iops_reservation", number(self.iops_reservation)),
             ("iops_limit", number(self.iops_limit)),
             ("iops_weight", number(self.iops_weight)),
+            ("guest_iops_limit", number(self.guest_iops_limit)),
+            ("guest_bytes_limit", text(self.guest_bytes_limit.as_ref())),
         ];
         keys.into_iter().filter_map(|(key, value)| Some((key, value?))).collect()
     }
 
     fn check(&self) -> Result<VolumeChange, SettingError> {
         if *self == Self::default() {
-            let hint = "give mode, ack, share_min, share_max, fill_limit, iops_reservation, iops_limit or iops_weight";
+            let hint = "give mode, ack, share_min, share_max, fill_limit, iops_reservation, iops_limit, \
+                iops_weight, guest_iops_limit or guest_bytes_limit";
             return Err(SettingError::new("mode", "nothing to change", hint));
         }
         let share = |key: &'static str, text: Option<&str>| {
@@ -444,6 +455,12 @@ impl ChangeInput {
             share_max: share("share_max", self.share_max.as_deref())?,
             fill_limit_bytes: self.fill_limit.as_deref().map(fill_limit).transpose()?,
             qos: None,
+            guest_iops_limit: self.guest_iops_limit.map(guest_iops_limit).transpose()?,
+            guest_bytes_limit: self
+                .guest_bytes_limit
+                .as_deref()
+                .map(guest_bytes_limit)
+                .transpose()?,
         })
     }
 }

@@ -111,6 +111,12 @@ enum Command {
         /// Bytes of its blocks that may go to the cache device a second; 0 = no limit [default: as it is]
         #[arg(long, value_name = "SIZE")]
         fill_limit: Option<String>,
+        /// Requests of its guests a second, hits included; 0 = no limit [default: as it is]
+        #[arg(long, value_name = "IOPS")]
+        guest_iops_limit: Option<u64>,
+        /// Bytes that these read and write a second; 0 = no limit [default: as it is]
+        #[arg(long, value_name = "SIZE")]
+        guest_bytes_limit: Option<String>,
         /// Write it into the daemon's configuration file as well [default: until the daemon ends]
         #[arg(long)]
         persist: bool,
@@ -248,6 +254,12 @@ struct AddArgs {
     /// Its part of what is left of its backend, relative to others, 1 to 10000
     #[arg(long, value_name = "WEIGHT", default_value_t = 100)]
     iops_weight: u64,
+    /// Requests of its guests a second, hits included; 0 = no limit
+    #[arg(long, value_name = "IOPS", default_value_t = 0)]
+    guest_iops_limit: u64,
+    /// Bytes that these read and write a second; 0 = no limit
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    guest_bytes_limit: String,
     /// Volumes of the same group share a backend's I/Os [default: those on one server, device or file
     /// system]
     #[arg(long, value_name = "GROUP")]
@@ -303,6 +315,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             iops_limit,
             iops_weight,
             fill_limit,
+            guest_iops_limit,
+            guest_bytes_limit,
             persist,
             daemon,
         } => {
@@ -316,6 +330,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 iops_limit: *iops_limit,
                 iops_weight: *iops_weight,
                 fill_limit: fill_limit.clone(),
+                guest_iops_limit: *guest_iops_limit,
+                guest_bytes_limit: guest_bytes_limit.clone(),
             };
             let path = format!("/v1/volumes/{}{}", escape(name), persisting(*persist));
             daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
@@ -411,6 +427,8 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         iops_reservation: Some(args.iops_reservation),
         iops_limit: Some(args.iops_limit),
         iops_weight: Some(args.iops_weight),
+        guest_iops_limit: Some(args.guest_iops_limit),
+        guest_bytes_limit: Some(args.guest_bytes_limit.clone()),
         qos_group: args.qos_group.clone(),
         parent: args.parent.clone(),
         migrate_peer: args.migrate_peer.clone(),
