@@ -13,6 +13,7 @@ mod manager;
 pub mod parent;
 pub mod peer;
 mod planned;
+pub mod qos;
 pub mod replace;
 mod sections;
 pub mod settings;

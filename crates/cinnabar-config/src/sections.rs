@@ -3,8 +3,9 @@
 use super::checks::{check_beside, check_control, check_minimums, check_order_in, check_write_log};
 use super::error::SettingError;
 use super::looks::Looks;
+use super::qos::check_qos_group;
 use super::values::up_to;
-use super::volume::{VolumeInput, check_qos_group};
+use super::volume::VolumeInput;
 use super::{ControlConfig, Lines, TlsConfig};
 use crate::parent::check_parent;
 use crate::settings::{CacheConfig, QosGroupConfig, VolumeConfig};

@@ -16,10 +16,9 @@ pub use cinnabar_api::ErrorBody;
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use cinnabar_config::edit::{Edit, Setting};
 use cinnabar_config::looks::Looks;
+use cinnabar_config::qos::{fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
 use cinnabar_config::units::parse_share;
-use cinnabar_config::volume::{
-    check_ack, check_order, fill_limit, guest_bytes_limit, guest_iops_limit, one_of, qos_settings,
-};
+use cinnabar_config::volume::{check_ack, check_order, one_of};
 use cinnabar_config::{SettingError, VolumeInput};
 use cinnabar_messages::{
     CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
