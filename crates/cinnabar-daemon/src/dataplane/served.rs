@@ -32,9 +32,9 @@ pub(super) struct Served {
 }
 
 impl Front {
-    fn served(&self, export: ExportId, latencies: Option<Latencies>) -> Served {
+    fn served(&self, export: ExportId) -> Served {
         let (connections, refused) = (self.connections(export), self.refused(export));
-        Served { connections, refused, guest_waited: self.limits.waited(export), latencies }
+        Served { connections, refused, guest_waited: self.limits.waited(export), latencies: None }
     }
 }
 
@@ -214,10 +214,7 @@ impl Plane {
     /// What the front ends of all volumes say, in the order of `keys`, and the memory of other
     /// threads' tables.
     pub(super) fn served(&self, keys: &[usize]) -> (Vec<Served>, u64) {
-        let own = |key: &usize| {
-            let export = export_of(*key);
-            self.front.served(export, None)
-        };
+        let own = |key: &usize| self.front.served(export_of(*key));
         let mut all: Vec<Served> = keys.iter().map(own).collect();
         let mut ram_bytes = 0;
         for (thread, worker) in (1..).zip(&self.crew.workers) {
@@ -226,8 +223,8 @@ impl Plane {
                 keys.iter().enumerate().filter(its).map(|(at, key)| (at, *key)).collect();
             let (served, ram) = worker.call(move |hands| {
                 let one = |(at, key): (usize, usize)| {
-                    let export = export_of(key);
-                    (at, hands.front.served(export, Some(hands.guests.latencies(key))))
+                    let latencies = Some(hands.guests.latencies(key));
+                    (at, Served { latencies, ..hands.front.served(export_of(key)) })
                 };
                 let served: Vec<_> = its.into_iter().map(one).collect();
                 (served, hands.guests.ram_bytes())
