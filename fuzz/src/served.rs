@@ -74,6 +74,7 @@ fn volume(config: VolumeConfig) -> VolumeStatus {
         waiting: None,
         size_bytes: 1 << 30,
         connections: 1,
+        guest_waited: 0,
         overdue_now: 0,
         oldest: None,
         backend_size_bytes: 1 << 30,

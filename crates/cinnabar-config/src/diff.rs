@@ -9,7 +9,7 @@ use crate::{Config, ControlConfig, ManagerConfig, TlsConfig};
 pub const ANOTHER: &str = "another key";
 
 /// Keys of a volume that can be changed while it is served.
-pub const LIVE_VOLUME_KEYS: [&str; 8] = [
+pub const LIVE_VOLUME_KEYS: [&str; 10] = [
     "mode",
     "ack",
     "share_min",
@@ -18,6 +18,8 @@ pub const LIVE_VOLUME_KEYS: [&str; 8] = [
     "iops_reservation",
     "iops_limit",
     "iops_weight",
+    "guest_iops_limit",
+    "guest_bytes_limit",
 ];
 
 /// Keys of `[manager]` that can be changed while it plans.
@@ -231,6 +233,8 @@ pub fn volume_keys(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> 
         "iops_reservation": qos.reservation_iops,
         "iops_limit": qos.limit_iops,
         "iops_weight": qos.weight,
+        "guest_iops_limit": guest_iops_limit,
+        "guest_bytes_limit": guest_bytes_limit,
         "qos_group": qos_group,
         "parent": parent,
         "migrate_peer": peer,
@@ -276,12 +280,16 @@ pub fn change_of(
         share_max: has("share_max").then_some(new.share_max),
         fill_limit_bytes: has("fill_limit").then_some(new.fill_limit_bytes),
         qos: (then.qos != now.qos).then_some(then.qos),
+        guest_iops_limit: has("guest_iops_limit").then_some(new.guest_iops_limit),
+        guest_bytes_limit: has("guest_bytes_limit").then_some(new.guest_bytes_limit),
     };
     then.mode = change.mode.unwrap_or(then.mode);
     then.ack = change.ack.unwrap_or(then.ack);
     then.share_min = change.share_min.unwrap_or(then.share_min);
     then.share_max = change.share_max.unwrap_or(then.share_max);
     then.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(then.fill_limit_bytes);
+    then.guest_iops_limit = change.guest_iops_limit.unwrap_or(then.guest_iops_limit);
+    then.guest_bytes_limit = change.guest_bytes_limit.unwrap_or(then.guest_bytes_limit);
     (change, then)
 }
 

@@ -12,6 +12,7 @@ mod manager;
 pub mod parent;
 pub mod peer;
 mod planned;
+pub mod qos;
 mod sections;
 pub mod settings;
 #[cfg(test)]

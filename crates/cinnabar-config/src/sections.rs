@@ -3,8 +3,9 @@
 use super::checks::{check_beside, check_control, check_minimums, check_order_in, check_write_log};
 use super::error::SettingError;
 use super::looks::Looks;
+use super::qos::check_qos_group;
 use super::values::up_to;
-use super::volume::{VolumeInput, check_qos_group};
+use super::volume::VolumeInput;
 use super::{ControlConfig, Lines, TlsConfig};
 use crate::parent::check_parent;
 use crate::settings::{CacheConfig, QosGroupConfig, VolumeConfig};
@@ -110,6 +111,12 @@ fn read_volume(
         iops_reservation: note(&mut at, "iops_reservation", section.number("iops_reservation")?),
         iops_limit: note(&mut at, "iops_limit", section.number("iops_limit")?),
         iops_weight: note(&mut at, "iops_weight", section.number("iops_weight")?),
+        guest_iops_limit: note(&mut at, "guest_iops_limit", section.number("guest_iops_limit")?),
+        guest_bytes_limit: note(
+            &mut at,
+            "guest_bytes_limit",
+            section.quantity("guest_bytes_limit")?,
+        ),
         qos_group: note(&mut at, "qos_group", section.string("qos_group")?),
         parent: note(&mut at, "parent", section.string("parent")?),
         migrate_peer: note(&mut at, "migrate_peer", section.string("migrate_peer")?),

@@ -223,6 +223,10 @@ pub struct VolumeConfig {
     pub qos_group: Option<String>,
     /// What it gets of that.
     pub qos: Settings,
+    /// Requests of its guests a second, hits included; 0 = as many as they ask.
+    pub guest_iops_limit: u32,
+    /// Bytes that these read and write a second; 0 = as many as they ask.
+    pub guest_bytes_limit: u64,
     /// The read-only volume whose cached blocks it reads, of a clone.
     pub parent: Option<String>,
     /// The daemon on the other host, of a volume that may move: it begins as a standby.
@@ -317,6 +321,10 @@ pub struct VolumeChange {
     pub fill_limit_bytes: Option<u64>,
     /// What it gets of what its back end can do.
     pub qos: Option<Settings>,
+    /// Requests of its guests a second, hits included; 0 = as many as they ask.
+    pub guest_iops_limit: Option<u32>,
+    /// Bytes that these read and write a second; 0 = as many as they ask.
+    pub guest_bytes_limit: Option<u64>,
 }
 
 impl VolumeConfig {

@@ -375,16 +375,17 @@ fn turns_at_back_ends_are_read_and_checked() {
     let config = parse(
         "[cache]\ndevice = \"c\"\n[[qos_group]]\nname = \"nas\"\ndepth = 8\n[[volume]]\nname = \"a\"\n\
          backend = \"file:a\"\niops_reservation = 100\niops_limit = 200\niops_weight = 7\n\
-         qos_group = \"nas\"\n[[volume]]\nname = \"b\"\nbackend = \"file:b\"\niops_limit = 0\n",
+         qos_group = \"nas\"\n[[volume]]\nname = \"b\"\nbackend = \"file:b\"\niops_limit = 0\n\
+         guest_iops_limit = 7\n",
     )
     .expect("all keys");
-    let groups = [QosGroupConfig { name: "nas".into(), depth: 8 }];
-    assert_eq!(config.qos_groups, groups);
+    assert_eq!(config.qos_groups, [QosGroupConfig { name: "nas".into(), depth: 8 }]);
     let [a, b] = &config.volumes[..] else { panic!("two volumes") };
     let settings = Settings { reservation_iops: 100, limit_iops: Some(200), weight: 7 };
     assert_eq!((a.qos, a.qos_group.as_deref()), (settings, Some("nas")));
-    assert_eq!((b.qos, b.qos_group.as_deref()), (Settings::default(), None));
+    assert!(b.qos == Settings::default() && b.qos_group.is_none() && b.guest_iops_limit == 7);
     for (line, wrong) in [
+        ("guest_bytes_limit = \"1MB\"", "less than 1 MiB"),
         ("iops_weight = 0", "iops_weight"),
         ("iops_reservation = 99999999999", "iops_reservation"),
         ("iops_reservation = 5\niops_limit = 4", "below the reservation"),

@@ -5,14 +5,14 @@ use super::units::{parse_share, show_share};
 use super::values::{normal, size_or};
 use crate::parent::read_parent;
 use crate::peer::{check_movable, check_one_way, read_peer, read_warm};
+use crate::qos::{check_qos_group, fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
 use crate::settings::{Ack, NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
 use crate::tls::volume_tls;
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
 use cinnabar_backend::spec::Place;
 use cinnabar_engine::limits::NAME_BYTES_MAX;
-use cinnabar_qos::limits::{IOPS_MAX, WEIGHT_MAX};
-use cinnabar_qos::{Settings, SettingsError};
+use cinnabar_qos::Settings;
 use cinnabar_text::suggest;
 use clap::ValueEnum;
 use std::path::{Path, PathBuf};
@@ -34,8 +34,6 @@ const MEMORY_MAX_MIN_BYTES: u64 = 1 << 20;
 pub const BACKEND_TIMEOUT_S: u64 = 0;
 /// Most that a volume can count, one being as much as others.
 const SHARE_WEIGHT_MAX: u16 = 1000;
-/// Longest name of a group of volumes: the path of a socket fits.
-const QOS_GROUP_BYTES_MAX: usize = 255;
 /// Mode of unix sockets unless the volume says otherwise.
 const SOCKET_MODE: u32 = 0o660;
 /// Longest that can be asked for.
@@ -127,6 +125,12 @@ pub struct VolumeInput {
     /// Its part of what is left of its backend, relative to others, 1 to 10000; default 100.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub iops_weight: Option<u64>,
+    /// Requests of its guests a second, hits included; default 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_iops_limit: Option<u64>,
+    /// Bytes that these read and write a second, a size; default `0` = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_bytes_limit: Option<String>,
     /// Volumes of the same group share a backend's I/Os; default: those on one server or device.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub qos_group: Option<String>,
@@ -196,6 +200,8 @@ impl VolumeInput {
             fill_limit_bytes: fill_limit(self.fill_limit.as_deref().unwrap_or("0"))?,
             memory_max_bytes: memory_max(self.memory_max.as_deref())?,
             backend_timeout: backend_timeout(self.backend_timeout_s)?,
+            guest_iops_limit: guest_iops_limit(self.guest_iops_limit.unwrap_or(0))?,
+            guest_bytes_limit: guest_bytes_limit(self.guest_bytes_limit.as_deref().unwrap_or("0"))?,
             qos_group: self.qos_group.clone().map(check_qos_group).transpose()?,
             qos: qos_settings(
                 Settings::default(),
@@ -507,51 +513,6 @@ fn backend_timeout(seconds: Option<u64>) -> Result<Duration, SettingError> {
     Err(SettingError::new("backend_timeout_s", message, hint))
 }
 
-/// Settings of a volume at its backend, changed where something is given. A limit of 0 is none.
-///
-/// # Errors
-/// What can't hold.
-pub fn qos_settings(
-    old: Settings,
-    reservation: Option<u64>,
-    limit: Option<u64>,
-    weight: Option<u64>,
-) -> Result<Settings, SettingError> {
-    let number = |iops: u64| u32::try_from(iops).unwrap_or(u32::MAX);
-    let settings = Settings {
-        reservation_iops: reservation.map_or(old.reservation_iops, number),
-        limit_iops: limit.map_or(old.limit_iops, |limit| (limit > 0).then(|| number(limit))),
-        weight: weight.map_or(old.weight, number),
-    };
-    settings.check().map_err(|error| {
-        let (key, hint) = match error {
-            SettingsError::Weight(_) => {
-                ("iops_weight", format!("choose 1 to {WEIGHT_MAX}; volumes have 100 by default"))
-            }
-            SettingsError::LimitBelowReservation { .. } => {
-                ("iops_limit", "raise iops_limit, or lower iops_reservation".to_owned())
-            }
-            _ if settings.reservation_iops > IOPS_MAX => {
-                ("iops_reservation", format!("choose 0 to {IOPS_MAX}; 0 reserves nothing"))
-            }
-            _ => ("iops_limit", format!("choose 0 to {IOPS_MAX}; 0 is no limit")),
-        };
-        SettingError::new(key, format!("{key}: {error}"), hint)
-    })?;
-    Ok(settings)
-}
-
-/// The name of a group of volumes.
-pub(super) fn check_qos_group(name: String) -> Result<String, SettingError> {
-    let fits = (1..=QOS_GROUP_BYTES_MAX).contains(&name.len());
-    if fits && name.chars().all(|c| !c.is_control()) {
-        return Ok(name);
-    }
-    let message = format!("qos_group: {name:?} can't be the name of a group");
-    let hint = format!("choose 1 to {QOS_GROUP_BYTES_MAX} bytes without control characters");
-    Err(SettingError::new("qos_group", message, hint))
-}
-
 fn share_or(key: &'static str, text: Option<&str>, default: Share) -> Result<Share, SettingError> {
     text.map_or(Ok(default), parse_share)
         .map_err(|(message, hint)| SettingError::new(key, format!("{key}: {message}"), hint))
@@ -564,12 +525,4 @@ fn memory_max(text: Option<&str>) -> Result<u64, SettingError> {
         return Err(SettingError::new("memory_max", message, "leave it out for 2TiB"));
     }
     Ok(bytes)
-}
-
-/// Bytes of a volume's blocks that may go to the cache device a second; 0 is no limit.
-///
-/// # Errors
-/// If it is no size.
-pub fn fill_limit(text: &str) -> Result<u64, SettingError> {
-    size_or("fill_limit", Some(text), 0)
 }

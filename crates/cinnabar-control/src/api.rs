@@ -14,8 +14,9 @@ use axum::{Router, body::Bytes};
 pub use cinnabar_api::ErrorBody;
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use cinnabar_config::looks::Looks;
+use cinnabar_config::qos::{fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
 use cinnabar_config::units::parse_share;
-use cinnabar_config::volume::{check_ack, check_order, fill_limit, one_of, qos_settings};
+use cinnabar_config::volume::{check_ack, check_order, one_of};
 use cinnabar_config::{SettingError, VolumeInput};
 use cinnabar_messages::{
     CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
@@ -77,6 +78,12 @@ pub struct ChangeInput {
     /// Bytes of its blocks that may go to the cache device a second, a size; 0 = no limit.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fill_limit: Option<String>,
+    /// Requests of its guests a second, hits included; 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_iops_limit: Option<u64>,
+    /// Bytes that these read and write a second, a size; 0 = no limit.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub guest_bytes_limit: Option<String>,
 }
 
 /// Query of `DELETE /v1/volumes/{name}`.
@@ -397,7 +404,8 @@ pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
 impl ChangeInput {
     fn check(&self) -> Result<VolumeChange, SettingError> {
         if *self == Self::default() {
-            let hint = "give mode, ack, share_min, share_max, fill_limit, iops_reservation, iops_limit or iops_weight";
+            let hint = "give mode, ack, share_min, share_max, fill_limit, iops_reservation, iops_limit, \
+                iops_weight, guest_iops_limit or guest_bytes_limit";
             return Err(SettingError::new("mode", "nothing to change", hint));
         }
         let share = |key: &'static str, text: Option<&str>| {
@@ -413,6 +421,12 @@ impl ChangeInput {
             share_max: share("share_max", self.share_max.as_deref())?,
             fill_limit_bytes: self.fill_limit.as_deref().map(fill_limit).transpose()?,
             qos: None,
+            guest_iops_limit: self.guest_iops_limit.map(guest_iops_limit).transpose()?,
+            guest_bytes_limit: self
+                .guest_bytes_limit
+                .as_deref()
+                .map(guest_bytes_limit)
+                .transpose()?,
         })
     }
 }

@@ -199,6 +199,8 @@ fn set(config: &mut VolumeConfig, change: VolumeChange) {
     config.share_max = change.share_max.unwrap_or(config.share_max);
     config.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(config.fill_limit_bytes);
     config.qos = change.qos.unwrap_or(config.qos);
+    config.guest_iops_limit = change.guest_iops_limit.unwrap_or(config.guest_iops_limit);
+    config.guest_bytes_limit = change.guest_bytes_limit.unwrap_or(config.guest_bytes_limit);
 }
 
 fn status_of(config: VolumeConfig) -> VolumeStatus {
@@ -209,6 +211,7 @@ fn status_of(config: VolumeConfig) -> VolumeStatus {
         waiting: None,
         size_bytes: 1 << 30,
         connections: 0,
+        guest_waited: 0,
         overdue_now: 0,
         oldest: None,
         backend_size_bytes: 0,

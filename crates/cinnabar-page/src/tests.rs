@@ -53,6 +53,7 @@ fn volume(name: &str, reads: u64) -> VolumeStatus {
         waiting: None,
         size_bytes: 1 << 30,
         connections: 1,
+        guest_waited: 0,
         overdue_now: 0,
         oldest: None,
         backend_size_bytes: 0,

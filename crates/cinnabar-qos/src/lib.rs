@@ -12,7 +12,7 @@
 //!
 //! * [`Scheduler`]: a group; [`Request`] goes in, [`Dispatch`] comes out.
 //! * [`Cost`]: what a request counts: `1 + length / 64 KiB`.
-//! * [`SharedLimit`]: a limit that several threads hold without a lock.
+//! * [`GuestLimit`]: a limit of what a guest asks for, wherever it is answered.
 //! * [`GroupReport`], [`ClientReport`]: counters, measured capacity, oversold reservations.
 //!
 //! ```
@@ -33,6 +33,7 @@
 
 mod capacity;
 mod cost;
+mod guest_limit;
 mod heap;
 pub mod limits;
 pub mod mutant;
@@ -40,15 +41,14 @@ mod queue;
 mod report;
 mod scheduler;
 mod settings;
-mod shared_limit;
 mod tags;
 
 pub use capacity::Reservations;
 pub use cost::{Cost, Op};
+pub use guest_limit::GuestLimit;
 pub use queue::Ticket;
 pub use report::{ClientReport, GroupReport};
 pub use scheduler::{
     Admitted, Client, ClientId, Dispatch, Phase, Refusal, Request, Scheduler, Work,
 };
 pub use settings::{Config, ConfigError, Settings, SettingsError};
-pub use shared_limit::SharedLimit;

@@ -240,6 +240,9 @@ fn volume_blocks(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Res
     counter("volume_write_hit_blocks", "Written blocks that were cached.", &|volume| {
         volume.counters.write_hits
     })?;
+    counter("volume_guest_waited", "Requests that waited for the guest limits.", &|volume| {
+        volume.guest_waited
+    })?;
     counter("volume_capped_blocks", "Blocks that the fill limit kept off the SSD.", &|volume| {
         volume.counters.capped_blocks
     })?;

@@ -246,6 +246,8 @@ pub struct VolumeStatus {
     pub size_bytes: u64,
     /// NBD connections now.
     pub connections: u32,
+    /// Requests that waited for the limits of its guests.
+    pub guest_waited: u64,
     /// Backend operations that are under way for longer than the volume's bound, now.
     pub overdue_now: u32,
     /// For how long the oldest backend operation is under way, if one is.

@@ -108,6 +108,8 @@ const KEYS: &[(&str, &str, &str, &str)] = &[
     ("volume", "iops_reservation", "1", "2"),
     ("volume", "iops_limit", "1", "2"),
     ("volume", "iops_weight", "1", "2"),
+    ("volume", "guest_iops_limit", "1", "2"),
+    ("volume", "guest_bytes_limit", "\"1MiB\"", "\"2MiB\""),
     ("volume", "qos_group", "\"a\"", "\"b\""),
     ("volume", "migrate_warm_rate", "\"1MB\"", "\"2MB\""),
     ("volume", "migrate_warm_for_s", "1", "2"),

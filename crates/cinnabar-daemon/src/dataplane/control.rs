@@ -311,8 +311,11 @@ impl Plane {
             self.crew.adopt(&mut self.lane, &Plan { volumes: vec![plan], ..Plan::default() });
         }
         config.qos = change.qos.unwrap_or(config.qos);
+        config.guest_iops_limit = change.guest_iops_limit.unwrap_or(config.guest_iops_limit);
+        config.guest_bytes_limit = change.guest_bytes_limit.unwrap_or(config.guest_bytes_limit);
         self.volumes[key].config = config;
         self.change_qos(key);
+        self.limit_guests(key);
         self.acknowledge(key);
         Ok((key, change.mode))
     }

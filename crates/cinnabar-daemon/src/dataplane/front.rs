@@ -4,11 +4,12 @@
 //! becomes of their requests is for the thread to say: the first one hands them to the router,
 //! others run them themselves ([`guests`](super::guests)).
 
+use super::guest_limits::{GuestLimits, Held};
 use super::plane::Pool;
 use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Interest, Port};
-use cinnabar_engine::Failure;
 use cinnabar_engine::units::Instant;
+use cinnabar_engine::{Failure, IoError};
 use cinnabar_frontend::nbd::{self, ExportId, Server};
 use cinnabar_frontend::vhost;
 use cinnabar_frontend::{Body, Incoming, Ready, Ticket, Token, Want};
@@ -26,6 +27,8 @@ pub(super) struct Front {
     /// Requests that came, by server.
     pub(super) from_nbd: Vec<Incoming<Memory>>,
     pub(super) from_vhost: Vec<Incoming<Memory>>,
+    /// What its guests may ask for.
+    pub(super) limits: GuestLimits,
 }
 
 /// Which server a guest's request came through.
@@ -82,6 +85,7 @@ impl Front {
             vhost: vhost::Server::new(vhost, Arc::new(move || waker.wake())),
             from_nbd: Vec::new(),
             from_vhost: Vec::new(),
+            limits: GuestLimits::default(),
         }
     }
 
@@ -102,9 +106,10 @@ impl Front {
         self.nbd.has_backlog() || self.vhost.has_backlog() || !self.from_vhost.is_empty()
     }
 
-    /// When [`look`](Self::look) has something to do.
+    /// When [`look`](Self::look) or [`next_held`](Self::next_held) has something to do.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        [self.nbd.deadline(), self.vhost.deadline()].into_iter().flatten().min()
+        let dues = [self.nbd.deadline(), self.vhost.deadline(), self.limits.deadline()];
+        dues.into_iter().flatten().min()
     }
 
     /// A descriptor is ready.
@@ -143,6 +148,20 @@ impl Front {
         }
     }
 
+    /// A request that was held and goes on now. Those whose clients have gone go nowhere: a later client,
+    /// here or on another host, may have written since.
+    pub(super) fn next_held(&mut self, now: Instant) -> Option<Held> {
+        loop {
+            let first = self.limits.first_due(now)?;
+            let gone = !self.is_waited_for(first.side, first.request.ticket);
+            let Some(held) = self.limits.take_due(now, gone) else { continue };
+            if !gone && !held.is_late(now) {
+                return Some(held);
+            }
+            self.reply(held.side, held.request.ticket, Err(Failure::Io(IoError::TimedOut)));
+        }
+    }
+
     /// Answers a guest.
     pub(super) fn reply(
         &mut self,
@@ -170,10 +189,13 @@ impl Front {
         self.vhost.flush(now, &mut Pool);
     }
 
-    /// Closes an export to all clients.
+    /// Closes an export to all clients. What is held of their requests goes nowhere.
     pub(super) fn remove(&mut self, export: ExportId) {
         self.nbd.remove_export(export, &mut Pool);
         self.vhost.remove(export, &mut Pool);
+        for held in self.limits.remove(export) {
+            self.reply(held.side, held.request.ticket, Err(Failure::NoVolume));
+        }
     }
 
     /// Guests that connect from now on see a disk of this size.
@@ -207,8 +229,9 @@ impl Front {
         self.nbd.refused(export) + self.vhost.refused(export)
     }
 
-    /// No new clients and requests; those under way are answered, then connections end.
-    pub(super) fn drain(&mut self) {
+    /// No new clients and requests; those under way, held or not, are answered, then connections end.
+    pub(super) fn drain(&mut self, now: Instant) {
+        self.limits.lift(now);
         self.nbd.drain(&mut Pool);
         self.vhost.drain(&mut Pool);
     }

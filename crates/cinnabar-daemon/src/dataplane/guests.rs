@@ -10,6 +10,7 @@
 //! requests overlap: what follows one that was passed on is passed on, too.
 
 use super::front::{Caller, Front, Side};
+use super::guest_limits::Held;
 use super::lane::{Back, Lane};
 use super::volume::{Kind, Recorders, VolumeIo, answer_by, kind_of, tells_extents};
 use cinnabar_backend::Memory;
@@ -207,10 +208,15 @@ impl Guests {
 
     /// Takes the requests that came.
     pub(super) fn admit(&mut self, now: Instant, front: &mut Front, lane: &mut Lane) {
+        while let Some(Held { arrived, side, request, .. }) = front.next_held(now) {
+            self.admit_one(now, arrived, side, request, front, lane);
+        }
         for side in [Side::Nbd, Side::Vhost] {
             let mut incoming = std::mem::take(front.incoming(side));
             for request in incoming.drain(..) {
-                self.admit_one(now, side, request, front, lane);
+                if let Some(request) = front.limits.pass(now, side, request) {
+                    self.admit_one(now, now, side, request, front, lane);
+                }
             }
             *front.incoming(side) = incoming;
         }
@@ -219,6 +225,7 @@ impl Guests {
     fn admit_one(
         &mut self,
         now: Instant,
+        arrived: Instant,
         side: Side,
         request: Incoming<Memory>,
         front: &mut Front,
@@ -236,7 +243,6 @@ impl Guests {
             };
         }
         let Some(to) = gate.place(&request.command) else {
-            let arrived = now;
             gate.letters.insert((side, ticket), Letter::of(arrived, &request));
             let attachment = gate.io.attachment;
             return self.passed.push(Passed { side, arrived, attachment, request });
@@ -249,11 +255,11 @@ impl Guests {
             Command::Prefetch { span, data } => (Kind::Other, Op::Read { span, data }),
             Command::BlockStatus { .. } => unreachable!("asked above"),
         };
-        let answer_by = answer_by(gate.io.timeout, now);
+        let answer_by = answer_by(gate.io.timeout, arrived);
         let attachment = gate.io.attachment;
         let all = matches!(to, To::All(..));
         let shard = if let To::One(shard) = to { shard } else { 0 };
-        let (arrived, late) = (now, None);
+        let late = None;
         let direct = Direct { side, ticket, key, attachment, kind, arrived, answer_by, late, to };
         let share = self.requests.len() >= SHARE_FROM && side == Side::Vhost;
         let id = self.id_of(self.requests.vacant_key());

@@ -22,6 +22,7 @@ mod forced;
 mod format;
 mod front;
 mod grow;
+mod guest_limits;
 mod guests;
 mod idle;
 mod inbox;

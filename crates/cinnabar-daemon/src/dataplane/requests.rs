@@ -5,6 +5,7 @@ use super::clock::after;
 use super::clones::Routed;
 use super::control::{COMMAND, failed};
 use super::front::{Caller, Side};
+use super::guest_limits::Held;
 use super::guests::{Late, SHARE_FROM};
 use super::migrate::Door;
 use super::plane::Plane;
@@ -145,9 +146,14 @@ impl GuestRequest {
 impl Plane {
     /// Gives the requests that came to the engine.
     pub(super) fn admit(&mut self, now: Instant) {
+        while let Some(Held { arrived, side, request, .. }) = self.front.next_held(now) {
+            let caller = Caller { thread: 0, side, ticket: request.ticket };
+            self.admit_one(now, arrived, caller, request);
+        }
         for side in [Side::Nbd, Side::Vhost] {
             let mut incoming = std::mem::take(self.front.incoming(side));
             for request in incoming.drain(..) {
+                let Some(request) = self.front.limits.pass(now, side, request) else { continue };
                 let caller = Caller { thread: 0, side, ticket: request.ticket };
                 self.admit_one(now, now, caller, request);
             }

@@ -16,7 +16,7 @@ use super::writes::Writes;
 use cinnabar_backend::Memory;
 use cinnabar_engine::Failure;
 use cinnabar_engine::units::{Instant, VolumeId};
-use cinnabar_frontend::{Body, nbd::Export};
+use cinnabar_frontend::{Body, ExportId, nbd::Export};
 use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_status::latency::Latencies;
 use std::sync::Arc;
@@ -26,8 +26,17 @@ pub(super) struct Served {
     pub(super) connections: u32,
     /// Requests that the servers have refused themselves.
     pub(super) refused: u64,
+    /// Requests that waited for its guests' limits.
+    pub(super) guest_waited: u64,
     /// `None`: the first thread has them.
     pub(super) latencies: Option<Latencies>,
+}
+
+impl Front {
+    fn served(&self, export: ExportId) -> Served {
+        let (connections, refused) = (self.connections(export), self.refused(export));
+        Served { connections, refused, guest_waited: self.limits.waited(export), latencies: None }
+    }
 }
 
 impl Plane {
@@ -191,15 +200,22 @@ impl Plane {
         );
     }
 
+    /// The limits of what a volume's guests ask for may have changed.
+    pub(super) fn limit_guests(&mut self, key: usize) {
+        let (now, export) = (self.lane.clock.now(), export_of(key));
+        let Volume { thread, config, .. } = &self.volumes[key];
+        let owned = config.clone();
+        match *thread {
+            0 => self.front.limits.set(now, export, &owned),
+            thread => self.crew.workers[thread - 1]
+                .order(move |hands| hands.front.limits.set(now, export, &owned)),
+        }
+    }
+
     /// What the front ends of all volumes say, in the order of `keys`, and the memory of other
     /// threads' tables.
     pub(super) fn served(&self, keys: &[usize]) -> (Vec<Served>, u64) {
-        let own = |key: &usize| {
-            let export = export_of(*key);
-            let (connections, refused) =
-                (self.front.connections(export), self.front.refused(export));
-            Served { connections, refused, latencies: None }
-        };
+        let own = |key: &usize| self.front.served(export_of(*key));
         let mut all: Vec<Served> = keys.iter().map(own).collect();
         let mut ram_bytes = 0;
         for (thread, worker) in (1..).zip(&self.crew.workers) {
@@ -208,11 +224,8 @@ impl Plane {
                 keys.iter().enumerate().filter(its).map(|(at, key)| (at, *key)).collect();
             let (served, ram) = worker.call(move |hands| {
                 let one = |(at, key): (usize, usize)| {
-                    let export = export_of(key);
-                    let connections = hands.front.connections(export);
-                    let refused = hands.front.refused(export);
                     let latencies = Some(hands.guests.latencies(key));
-                    (at, Served { connections, refused, latencies })
+                    (at, Served { latencies, ..hands.front.served(export_of(key)) })
                 };
                 let served: Vec<_> = its.into_iter().map(one).collect();
                 (served, hands.guests.ram_bytes())
@@ -233,7 +246,7 @@ impl Plane {
 
     /// Has all threads end their connections in an orderly way.
     pub(super) fn drain(&mut self) {
-        self.front.drain();
+        self.front.drain(self.lane.clock.now());
         self.drains = self.crew.workers.len();
         self.crew.workers.iter().for_each(|worker| worker.order(WorkerState::drain));
     }

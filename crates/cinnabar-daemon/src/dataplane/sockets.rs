@@ -6,7 +6,7 @@
 use super::front::Front;
 use super::plane::Plane;
 use super::volume::export_of;
-use cinnabar_engine::units::SECTOR_BYTES;
+use cinnabar_engine::units::{Instant, SECTOR_BYTES};
 use cinnabar_frontend::nbd::{Address, Export, StartTls};
 use cinnabar_frontend::{ListenError, vhost};
 use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
@@ -39,6 +39,7 @@ impl Front {
         key: usize,
         size_bytes: u64,
     ) -> Result<(), StartError> {
+        self.limits.set(Instant::default(), export_of(key), config);
         self.listen_nbd(config, key, size_bytes)?;
         self.listen_vhost(config, key, size_bytes)
     }

@@ -168,7 +168,7 @@ impl WorkerState {
 
     /// No new clients and requests; the first thread hears when all have ended.
     pub(super) fn drain(&mut self) {
-        self.front.drain();
+        self.front.drain(self.lane.clock.now());
         self.drains = true;
     }
 

@@ -73,6 +73,15 @@ pub struct VolumeReport {
     /// Its part of what is left of the backend, relative to others.
     #[serde(default)]
     pub iops_weight: u32,
+    /// Requests of its guests a second, hits included; 0 = no limit.
+    #[serde(default)]
+    pub guest_iops_limit: u32,
+    /// Bytes that these read and write a second; 0 = no limit.
+    #[serde(default)]
+    pub guest_bytes_limit: u64,
+    /// Requests that waited for these two limits.
+    #[serde(default)]
+    pub guest_waited: u64,
     /// How it takes turns at the backend, if volumes of its group have such settings.
     #[serde(default)]
     pub qos: Option<QosReport>,
@@ -439,6 +448,9 @@ impl VolumeReport {
             iops_reservation: config.qos.reservation_iops,
             iops_limit: config.qos.limit_iops.unwrap_or(0),
             iops_weight: config.qos.weight,
+            guest_iops_limit: config.guest_iops_limit,
+            guest_bytes_limit: config.guest_bytes_limit,
+            guest_waited: status.guest_waited,
             qos: status.qos.as_ref().map(Into::into),
             connections: status.connections,
             warmth: status.warmth.into(),

@@ -34,6 +34,7 @@ pub(super) fn counts(volume: &VolumeReport) -> Vec<String> {
     notes.extend(parent(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(hybrid(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(capped(volume).map(|text| format!("{name}: {text}\n")));
+    notes.extend(guest_limits(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(turns(volume).map(|text| format!("{name}: {text}\n")));
     notes.extend(bypassed(&volume.bypassed).map(|text| format!("{name}: {text}\n")));
     notes
@@ -84,6 +85,16 @@ fn capped(volume: &VolumeReport) -> Option<String> {
     let limit = show_size(volume.fill_limit_bytes);
     (volume.fill_limit_bytes > 0)
         .then(|| format!("fill limit {limit}/s; it kept {kept_off} off the SSD"))
+}
+
+/// What its guests may ask for, and how often that was too little.
+fn guest_limits(volume: &VolumeReport) -> Option<String> {
+    let (iops, bytes) = (volume.guest_iops_limit, volume.guest_bytes_limit);
+    let iops = (iops > 0).then(|| format!("{iops} requests/s"));
+    let bytes = (bytes > 0).then(|| format!("{}/s", show_size(bytes)));
+    let limits = iops.into_iter().chain(bytes).collect::<Vec<_>>().join(", ");
+    let waited = volume.guest_waited;
+    (!limits.is_empty()).then(|| format!("guest limit {limits}; {waited} requests waited for it"))
 }
 
 /// How it takes turns at its backend.

@@ -139,6 +139,7 @@ pub(super) fn sample(reads: u64) -> DataStatus {
         waiting: None,
         size_bytes: 20 << 30,
         connections: 1,
+        guest_waited: 0,
         overdue_now: 2,
         oldest: Some(Duration::from_millis(12_340)),
         backend_size_bytes: 30 << 30,

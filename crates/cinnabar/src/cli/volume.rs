@@ -110,6 +110,12 @@ enum Command {
         /// Bytes of its blocks that may go to the cache device a second; 0 = no limit [default: as it is]
         #[arg(long, value_name = "SIZE")]
         fill_limit: Option<String>,
+        /// Requests of its guests a second, hits included; 0 = no limit [default: as it is]
+        #[arg(long, value_name = "IOPS")]
+        guest_iops_limit: Option<u64>,
+        /// Bytes that these read and write a second; 0 = no limit [default: as it is]
+        #[arg(long, value_name = "SIZE")]
+        guest_bytes_limit: Option<String>,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -244,6 +250,12 @@ struct AddArgs {
     /// Its part of what is left of its backend, relative to others, 1 to 10000
     #[arg(long, value_name = "WEIGHT", default_value_t = 100)]
     iops_weight: u64,
+    /// Requests of its guests a second, hits included; 0 = no limit
+    #[arg(long, value_name = "IOPS", default_value_t = 0)]
+    guest_iops_limit: u64,
+    /// Bytes that these read and write a second; 0 = no limit
+    #[arg(long, value_name = "SIZE", default_value = "0")]
+    guest_bytes_limit: String,
     /// Volumes of the same group share a backend's I/Os [default: those on one server, device or file
     /// system]
     #[arg(long, value_name = "GROUP")]
@@ -296,6 +308,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             iops_limit,
             iops_weight,
             fill_limit,
+            guest_iops_limit,
+            guest_bytes_limit,
             daemon,
         } => {
             check_name(name)?;
@@ -308,6 +322,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
                 iops_limit: *iops_limit,
                 iops_weight: *iops_weight,
                 fill_limit: fill_limit.clone(),
+                guest_iops_limit: *guest_iops_limit,
+                guest_bytes_limit: guest_bytes_limit.clone(),
             };
             let path = format!("/v1/volumes/{}", escape(name));
             daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
@@ -403,6 +419,8 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
         iops_reservation: Some(args.iops_reservation),
         iops_limit: Some(args.iops_limit),
         iops_weight: Some(args.iops_weight),
+        guest_iops_limit: Some(args.guest_iops_limit),
+        guest_bytes_limit: Some(args.guest_bytes_limit.clone()),
         qos_group: args.qos_group.clone(),
         parent: args.parent.clone(),
         migrate_peer: args.migrate_peer.clone(),

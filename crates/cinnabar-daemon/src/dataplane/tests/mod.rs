@@ -9,6 +9,7 @@ mod degrade;
 mod disks;
 mod failures;
 mod forced;
+mod guest_limits;
 mod lost;
 mod managed;
 mod migrate;

@@ -98,6 +98,8 @@ impl Rig {
             backend_timeout: Duration::from_secs(30),
             qos_group: None,
             qos: Settings::default(),
+            guest_iops_limit: 0,
+            guest_bytes_limit: 0,
             parent: None,
             peer: None,
             warm: cinnabar_config::settings::WarmSettings::default(),
