@@ -23,6 +23,7 @@ const SCENARIOS: &[(Scenario, Option<Mutant>)] = &[
     (what_is_left_is_taken, None),
     (questions_are_answered, Some(Mutant::QuestionNotLookedAtAgain)),
     (questions_are_answered, None),
+    (what_comes_while_it_is_asked_is_seen, None),
     (what_was_last_is_believed, Some(Mutant::OldHealthHeard)),
     (the_home_knows_when_to_wake, Some(Mutant::WakeNotPassedOn)),
 ];
@@ -77,10 +78,11 @@ fn check(is_so: bool, otherwise: impl FnOnce() -> String) -> Result<(), String> 
 
 /// A thread's part: runs the shard with these events, and with what comes of them.
 fn work(pool: &Pool, thread: usize, mut events: Vec<Event<NoData>>) -> Doors {
-    let (mut doors, mut again) = (Doors::default(), false);
-    while again || !events.is_empty() {
-        again = pool.run(0, thread, Instant(0), &mut events, &mut doors) == Ran::More;
+    let (mut doors, mut again) = (Doors::default(), true);
+    while again {
+        let ran = pool.run(0, thread, Instant(0), &mut events, &mut doors);
         events.append(&mut doors.done);
+        again = ran == Ran::More || !events.is_empty();
     }
     doors
 }
@@ -107,6 +109,20 @@ fn questions_are_answered(mutants: Mutants) -> Result<(), String> {
     runner.join().expect("no panic");
     let answered = answers.iter().filter(|answer| answer.try_recv().is_ok()).count();
     check(answered == 2, || format!("of 2 questions {answered} are answered"))
+}
+
+/// One thread finds the shard taken by another one that only asks, and forgets about it.
+fn what_comes_while_it_is_asked_is_seen(mutants: Mutants) -> Result<(), String> {
+    let (pool, volume) = pool_with(1, mutants);
+    let pool = Arc::new(pool);
+    let other = Arc::clone(&pool);
+    let other = thread(move || work(&other, 0, vec![read(0, volume)]).replies.len());
+    let asked = pool.try_ask(0, |_| ()).is_some();
+    // Who asks has the home look.
+    let home =
+        if asked && pool.is_filled(0) { work(&pool, 0, Vec::new()).replies.len() } else { 0 };
+    let answered = home + other.join().expect("no panic");
+    check(answered == 1, || format!("of 1 read {answered} are answered"))
 }
 
 /// Two threads bring about a change of health each, and are heard in any order.
