@@ -71,6 +71,7 @@ pub(crate) const SLOW: &[Slow] = &[
             "dataplane::tests::silent::who_drops_a_range_is_answered_though_a_write_to_it_hangs",
             "dataplane::tests::silent::who_drops_a_range_is_answered_though_a_write_to_it_hangs_on_threads",
             "dataplane::tests::silent::who_drops_a_range_is_answered_though_a_write_to_it_hangs_with_shards",
+            "dataplane::tests::starts::servers_that_say_nothing_keep_no_volume_from_being_served_for_good",
             "dataplane::tests::threads::a_client_that_reads_no_answers_holds_up_nobody",
             "dataplane::tests::threads::shards_are_loaded_side_by_side_and_found_warm",
             "dataplane::tests::threads::volumes_come_and_go_on_all_threads_while_others_serve",

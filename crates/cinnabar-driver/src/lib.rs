@@ -39,6 +39,7 @@ pub mod returning;
 pub mod shard;
 pub mod silence;
 pub mod slow_work;
+mod sync;
 mod volume_end;
 pub mod volume_life;
 mod warmth;

@@ -15,14 +15,14 @@ mod questions;
 
 use crate::health_news::HealthNews;
 use crate::shard::{Binding, Shard, ShardIo};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, MutexGuard, fence};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Engine, Event, Payload};
 use questions::Questions;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release, SeqCst};
-use std::sync::atomic::{AtomicBool, AtomicU64, fence};
-use std::sync::{Mutex, MutexGuard, PoisonError, TryLockError, mpsc};
+use std::sync::{PoisonError, TryLockError, mpsc};
 
 /// Batches that a holder takes before it goes back to its other work. What is left is its own to
 /// take, at its next turn.

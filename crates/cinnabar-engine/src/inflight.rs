@@ -30,6 +30,9 @@ impl RangeLock {
 pub(crate) struct RangeLocks {
     locks: Vec<RangeLock>,
     arrivals: u64,
+    /// Of all requests so far.
+    #[cfg(test)]
+    pub(crate) looked_at: usize,
 }
 
 impl RangeLocks {
@@ -44,6 +47,10 @@ impl RangeLocks {
         let order = self.arrivals;
         let mut lock = RangeLock { request, first, end, exclusive, order, blockers: 0 };
         lock.blockers = self.locks.iter().filter(|other| other.conflicts(&lock)).count() as u32;
+        #[cfg(test)]
+        {
+            self.looked_at += self.locks.len();
+        }
         self.arrivals += 1;
         self.locks.push(lock);
         lock.blockers == 0
@@ -57,6 +64,10 @@ impl RangeLocks {
     /// `request` is done; `granted` is called for each one that may go on now, oldest first.
     pub(crate) fn leave(&mut self, request: usize, mut granted: impl FnMut(usize)) {
         let index = self.locks.iter().position(|lock| lock.request == request);
+        #[cfg(test)]
+        {
+            self.looked_at += 2 * self.locks.len();
+        }
         let left = self.locks.swap_remove(index.expect("a request that entered"));
         let mut freed: Vec<(u64, usize)> = Vec::new();
         for lock in &mut self.locks {

@@ -2,9 +2,9 @@
 
 #![expect(clippy::disallowed_types, reason = "its lock is held for a list's append")]
 
-use std::sync::atomic::AtomicBool;
+use crate::sync::{AtomicBool, Mutex, MutexGuard};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// A question to a `T`, which sees to it that its asker gets the answer.
 pub(super) type Question<T> = Box<dyn FnOnce(&T) + Send>;
@@ -17,7 +17,7 @@ pub(super) struct Questions<T> {
 }
 
 impl<T> Questions<T> {
-    pub(super) const fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self { left: Mutex::new(Vec::new()), asked: AtomicBool::new(false) }
     }
 

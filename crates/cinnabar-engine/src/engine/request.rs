@@ -324,3 +324,62 @@ fn check<P>(
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::config::Config;
+    use crate::engine::Engine;
+    use crate::engine::rig::{Nothing, Rig, volume};
+    use crate::seam::{Action, Command, Event, IoDone, Op, Request, RequestId};
+    use crate::units::{BLOCK_BYTES, ByteSpan, VolumeId};
+
+    /// Guests of two volumes, drawn by a seed: one has a hundred requests under way, the other one a few. Each
+    /// that comes looks at the locks of its own volume once, each that ends twice.
+    fn looks(mut seed: u64) {
+        let mut draw = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            (seed >> 33) % below
+        };
+        let mut rig = Rig::new(Engine::without_device(Config::default()));
+        rig.ask(["deep", "shallow"].map(|name| Command::Attach(volume(name))).into());
+        let (mut ios, mut actions) = (Vec::new(), Vec::new());
+        for number in 0..2000 {
+            let requests = |engine: &Engine<Nothing>| {
+                [0, 1].map(|at: usize| engine.volumes[at].as_ref().expect("attached").requests)
+            };
+            let before = requests(&rig.engine);
+            let at = usize::from(draw(50) == 0);
+            let depth = [100, 3][at];
+            let event = if before[at] < depth && (ios.is_empty() || draw(3) > 0) {
+                let span = ByteSpan::new(draw(60) * BLOCK_BYTES, (1 + draw(4)) * BLOCK_BYTES);
+                let op = Op::Read { span, data: Nothing };
+                let volume = VolumeId(at as u16);
+                Event::Submit(Request { id: RequestId(1000 + number), volume, op })
+            } else {
+                Event::IoDone(IoDone::new(ios.swap_remove(draw(ios.len() as u64) as usize), Ok(())))
+            };
+            let comes = matches!(event, Event::Submit(_));
+            rig.engine.apply(rig.now, &mut vec![event], &mut actions);
+            ios.extend(actions.drain(..).filter_map(|action| match action {
+                Action::Io(io) => Some(io.id),
+                _ => None,
+            }));
+            for (of, before) in before.into_iter().enumerate() {
+                let locks = &mut rig.engine.volumes[of].as_mut().expect("attached").locks;
+                let looked_at = std::mem::take(&mut locks.looked_at);
+                let most = match comes {
+                    true if of == at => before as usize,
+                    true => 0,
+                    false => 2 * before as usize,
+                };
+                assert!(looked_at <= most, "seed {seed}, {number}: {looked_at} of volume {of}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_request_looks_at_locks_of_its_own_volume_alone() {
+        let seeds = std::env::var("CINNABAR_RUNS").map_or(20, |n| n.parse().expect("a number"));
+        (0..seeds).for_each(looks);
+    }
+}

@@ -106,6 +106,7 @@ impl Turns {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use proptest::prelude::*;
 
     const A: Tenant = Some(ExportId(1));
     const B: Tenant = Some(ExportId(2));
@@ -178,5 +179,61 @@ mod tests {
         for _ in 0..20 {
             assert!(!turn(&mut turns, |_| (1, 5000)).is_empty());
         }
+    }
+
+    /// Counts for a while what a tenant with one request a turn waits for, beside others that have as many
+    /// connections, and requests each, of this cost.
+    fn waits(others: &[(u64, u32, i64)], mutants: Mutants) -> Result<(), String> {
+        const TURNS: i64 = 100;
+        let mut turns = Turns::new(mutants);
+        let tenant = |at: usize| Some(ExportId(at as u32));
+        turns.add(None, 0);
+        for (at, (connections, ..)) in others.iter().enumerate() {
+            (1..=*connections).for_each(|key| turns.add(tenant(at), (at as u64) << 8 | key));
+        }
+        let asks = |key: u64| {
+            let (_, requests, cost) = if key == 0 { (1, 1, 1) } else { others[key as usize >> 8] };
+            (requests, cost)
+        };
+        let mut all = vec![(0, 0); others.len()];
+        for turn_number in 0..TURNS {
+            let got = turn(&mut turns, asks);
+            if got.get(&None) != Some(&1) {
+                return Err(format!("in turn {turn_number} it is not served"));
+            }
+            for (at, (sum, unserved)) in all.iter_mut().enumerate() {
+                let (cost, of_turn) = (others[at].2, got.get(&tenant(at)).copied().unwrap_or(0));
+                *sum += of_turn;
+                *unserved = if of_turn > 0 { 0 } else { *unserved + 1 };
+                if of_turn >= QUANTUM + cost || *unserved > cost / QUANTUM + 1 {
+                    return Err(format!("{at} has {of_turn} in turn {turn_number}: {unserved}"));
+                }
+            }
+        }
+        for ((sum, _), (connections, requests, cost)) in all.into_iter().zip(others) {
+            let wants = (*connections as i64 * i64::from(*requests) * cost).min(QUANTUM) * TURNS;
+            if sum < wants - cost || sum > QUANTUM * TURNS + cost {
+                return Err(format!("of {wants} one has had {sum}"));
+            }
+        }
+        Ok(())
+    }
+
+    proptest! {
+        /// Whoever else is there and whatever they ask for: one that owes nothing is served in each turn, behind
+        /// a turn and one request of each other; one that owes waits until that is paid; in the long run all
+        /// have the same.
+        #[test]
+        fn drawn_tenants_wait_for_a_turn_of_each_other(
+            others in prop::collection::vec((1_u64..65, 1_u32..600, 1_i64..513), 1..12),
+        ) {
+            prop_assert_eq!(waits(&others, Mutants::NONE), Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_turn_for_each_connection_is_found() {
+        let found = waits(&[(8, 100, 1)], Mutants::only(Mutant::TurnByConnection));
+        assert!(found.is_err());
     }
 }

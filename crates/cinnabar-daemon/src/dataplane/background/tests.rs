@@ -1,8 +1,11 @@
 //! Threads that can't be had, and threads that hang.
 
+mod drawn;
+
 use super::threads::{Class, Job, LOOK_EVERY, Queue, Spawn, Threads};
 use crate::dataplane::clock::{Clock, after};
 use cinnabar_backend::port::{self, IoMode};
+use cinnabar_driver::slow_work::Places;
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::Instant;
 use std::io;
@@ -44,14 +47,14 @@ impl Job for Work {
 }
 
 /// Threads, a count of those that there are, and a switch that has no more be had.
-struct World {
-    threads: Threads<Work>,
+struct World<J: Job> {
+    threads: Threads<J>,
     spawned: Arc<AtomicUsize>,
     limit: Arc<AtomicUsize>,
     now: Instant,
 }
 
-impl World {
+impl<J: Job> World<J> {
     /// Threads that are had really do the work, or keep it without an end.
     fn new(limit: usize, hang: bool, mutants: Mutants) -> Self {
         let spawned = Arc::new(AtomicUsize::new(0));

@@ -59,7 +59,7 @@ pub(in super::super) enum Class {
 
 impl Class {
     /// In the order of the classes.
-    const PLACES: [Places; 6] = [
+    pub(super) const PLACES: [Places; 6] = [
         Places { usual: 2, slow: 0 },
         Places { usual: 32, slow: 224 },
         Places { usual: 8, slow: 56 },

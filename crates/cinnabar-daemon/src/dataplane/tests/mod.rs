@@ -22,6 +22,7 @@ pub(super) mod resizing;
 pub(super) mod rig;
 mod serving;
 mod silent;
+mod starts;
 mod state_folder;
 mod threads;
 mod turns;

@@ -1,0 +1,1 @@
+../../../src/pool/questions.rs
