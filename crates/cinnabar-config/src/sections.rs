@@ -78,63 +78,47 @@ fn read_volume(
     mut section: Section<'_>,
 ) -> Result<(VolumeInput, VolumeLines), ConfigError> {
     let mut at = VolumeLines { section: section.line, keys: Vec::new() };
-    let name = note(&mut at, "name", section.string("name")?);
-    let backend = note(&mut at, "backend", section.string("backend")?);
+    macro_rules! key {
+        ($key:ident, $kind:ident) => {
+            note(&mut at, stringify!($key), section.$kind(stringify!($key))?)
+        };
+    }
+    let name = key!(name, string);
+    let backend = key!(backend, string);
     let input = VolumeInput {
-        mode: note(&mut at, "mode", section.string("mode")?),
-        ack: note(&mut at, "ack", section.string("ack")?),
-        share_min: note(&mut at, "share_min", section.quantity("share_min")?),
-        share_max: note(&mut at, "share_max", section.quantity("share_max")?),
-        auto_mode: note(&mut at, "auto_mode", section.flag("auto_mode")?).unwrap_or(false),
-        weight: note(&mut at, "weight", section.number("weight")?),
-        claim: note(&mut at, "claim", section.string("claim")?),
-        nbd: note(&mut at, "nbd", section.string("nbd")?),
-        nbd_tls: note(&mut at, "nbd_tls", section.string("nbd_tls")?),
+        mode: key!(mode, string),
+        ack: key!(ack, string),
+        share_min: key!(share_min, quantity),
+        share_max: key!(share_max, quantity),
+        auto_mode: key!(auto_mode, flag).unwrap_or(false),
+        weight: key!(weight, number),
+        claim: key!(claim, string),
+        nbd: key!(nbd, string),
+        nbd_tls: key!(nbd_tls, string),
         tls_allow: note(&mut at, "tls_allow", read_allow(source, section.scalars("tls_allow")?)?),
-        vhost_user: note(&mut at, "vhost_user", section.string("vhost_user")?),
-        socket_mode: note(&mut at, "socket_mode", section.string("socket_mode")?),
-        socket_group: note(&mut at, "socket_group", section.string("socket_group")?),
-        read_only: note(&mut at, "read_only", section.flag("read_only")?).unwrap_or(false),
-        shared: note(&mut at, "shared", section.flag("shared")?).unwrap_or(false),
-        exclusive: note(&mut at, "exclusive", section.flag("exclusive")?).unwrap_or(false),
-        return_snapshot: note(&mut at, "return_snapshot", section.flag("return_snapshot")?)
-            .unwrap_or(false),
-        bypass_sequential: note(
-            &mut at,
-            "bypass_sequential",
-            section.quantity("bypass_sequential")?,
-        ),
-        bypass_large: note(&mut at, "bypass_large", section.quantity("bypass_large")?),
-        memory_max: note(&mut at, "memory_max", section.quantity("memory_max")?),
-        fill_limit: note(&mut at, "fill_limit", section.quantity("fill_limit")?),
-        backend_timeout_s: note(&mut at, "backend_timeout_s", section.number("backend_timeout_s")?),
-        iops_reservation: note(&mut at, "iops_reservation", section.number("iops_reservation")?),
-        iops_limit: note(&mut at, "iops_limit", section.number("iops_limit")?),
-        iops_weight: note(&mut at, "iops_weight", section.number("iops_weight")?),
-        guest_iops_limit: note(&mut at, "guest_iops_limit", section.number("guest_iops_limit")?),
-        guest_bytes_limit: note(
-            &mut at,
-            "guest_bytes_limit",
-            section.quantity("guest_bytes_limit")?,
-        ),
-        qos_group: note(&mut at, "qos_group", section.string("qos_group")?),
-        parent: note(&mut at, "parent", section.string("parent")?),
-        migrate_peer: note(&mut at, "migrate_peer", section.string("migrate_peer")?),
-        migrate_token_file: note(
-            &mut at,
-            "migrate_token_file",
-            section.string("migrate_token_file")?,
-        ),
-        migrate_warm_rate: note(
-            &mut at,
-            "migrate_warm_rate",
-            section.quantity("migrate_warm_rate")?,
-        ),
-        migrate_warm_for_s: note(
-            &mut at,
-            "migrate_warm_for_s",
-            section.number("migrate_warm_for_s")?,
-        ),
+        vhost_user: key!(vhost_user, string),
+        socket_mode: key!(socket_mode, string),
+        socket_group: key!(socket_group, string),
+        read_only: key!(read_only, flag).unwrap_or(false),
+        shared: key!(shared, flag).unwrap_or(false),
+        exclusive: key!(exclusive, flag).unwrap_or(false),
+        return_snapshot: key!(return_snapshot, flag).unwrap_or(false),
+        bypass_sequential: key!(bypass_sequential, quantity),
+        bypass_large: key!(bypass_large, quantity),
+        memory_max: key!(memory_max, quantity),
+        fill_limit: key!(fill_limit, quantity),
+        backend_timeout_s: key!(backend_timeout_s, number),
+        iops_reservation: key!(iops_reservation, number),
+        iops_limit: key!(iops_limit, number),
+        iops_weight: key!(iops_weight, number),
+        guest_iops_limit: key!(guest_iops_limit, number),
+        guest_bytes_limit: key!(guest_bytes_limit, quantity),
+        qos_group: key!(qos_group, string),
+        parent: key!(parent, string),
+        migrate_peer: key!(migrate_peer, string),
+        migrate_token_file: key!(migrate_token_file, string),
+        migrate_warm_rate: key!(migrate_warm_rate, quantity),
+        migrate_warm_for_s: key!(migrate_warm_for_s, number),
         ..VolumeInput::default()
     };
     section.finish()?;

@@ -166,15 +166,7 @@ pub(super) fn sample(reads: u64) -> DataStatus {
     let cache = CacheStatus {
         device: "/ssd/cache.img".into(),
         health: Health::Loading { pages: 250, of: 1000 },
-        loaded: Some(Loaded {
-            report: LoadReport {
-                start: Start::Crashed,
-                blocks: 2560,
-                overwritten_blocks: 256,
-                ..LoadReport::default()
-            },
-            took: Duration::from_millis(420),
-        }),
+        loaded: Some(sample_loaded()),
         state: State::Degraded,
         reason: "the SSD is gone".into(),
         io: "uring, direct".into(),
@@ -192,6 +184,16 @@ pub(super) fn sample(reads: u64) -> DataStatus {
         io_totals: cinnabar_policy::planning::Totals::default(),
     };
     DataStatus { cache, volumes: vec![volume], qos_groups: Vec::new() }
+}
+
+fn sample_loaded() -> Loaded {
+    let report = LoadReport {
+        start: Start::Crashed,
+        blocks: 2560,
+        overwritten_blocks: 256,
+        ..LoadReport::default()
+    };
+    Loaded { report, took: Duration::from_millis(420) }
 }
 
 fn sample_write_log() -> WriteLogStatus {
