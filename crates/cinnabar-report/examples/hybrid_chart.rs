@@ -3,7 +3,7 @@
 //! Arguments: a file with the points, and the files of the two charts. A line of the first one: law, side,
 //! throughput and extents on SSD, both in parts of one, with tabulators between them.
 
-use cinnabar_report::page::{Axis, Chart, Style};
+use cinnabar_report::page::{Axis, Lines, Part, Style};
 use cinnabar_text::Unit;
 use std::error::Error;
 
@@ -22,20 +22,21 @@ fn main() -> Result<(), Box<dyn Error>> {
     let text = std::fs::read_to_string(points)?;
     let sides = sides(&text).ok_or("a line is no law, side, throughput and share")?;
     let law = || Axis::linear("theta", Unit::Count);
-    let mut of_all = Chart::new(
+    let mut of_all = Lines::new(
         "Writes of 4 KiB a second, of all-SSD's",
         law(),
         Axis::linear("of all-SSD", Unit::Ratio).between(0.0, 1.5),
     );
-    let mut on_ssd = Chart::new("Extents on SSD", law(), Axis::log("of the volume", Unit::Ratio));
+    let mut on_ssd = Lines::new("Extents on SSD", law(), Axis::log("of the volume", Unit::Ratio));
     for (name, points) in &sides {
         let line = |of: fn(&Point) -> (f64, f64)| points.iter().map(of).collect::<Vec<_>>();
         of_all = of_all.series(name, Style::Line, line(|of| (of.0, of.1)));
         on_ssd = on_ssd.series(name, Style::Line, line(|of| (of.0, of.2)));
     }
     on_ssd = on_ssd.series("the slides", Style::Dashed, SLIDES);
-    std::fs::write(throughput, of_all.to_svg())?;
-    std::fs::write(share, on_ssd.to_svg())?;
+    for (file, chart) in [(throughput, of_all), (share, on_ssd)] {
+        std::fs::write(file, Part::Lines(chart).svg(None).unwrap_or_default())?;
+    }
     Ok(())
 }
 

@@ -35,7 +35,7 @@ fn figures_are_written_as_drawings_numbers_and_a_page() {
         let drawing = read(&out, &format!("{slug}.svg"));
         assert!(drawing.starts_with("<svg") && drawing.contains(title), "{slug}");
         // In the page's colours there, in its own here.
-        assert!(page.contains(&format!("aria-label=\"{title}\"")), "{slug} is on the page");
+        assert!(page.contains(&format!("<title>{title}</title>")), "{slug} is on the page");
         let rows = read(&out, &format!("{slug}.csv"));
         let lines = figure["lines"].as_array().expect("a list");
         let points: usize =

@@ -6,7 +6,7 @@ pub(crate) mod volume;
 
 use crate::data::Data;
 use crate::html::{el, escaped, in_url};
-use cinnabar_chart::live::{self, Look};
+use cinnabar_chart::Look;
 use sheet::Sheet;
 
 /// Rows of the table beside a chart; CSV has all of them.
@@ -16,7 +16,7 @@ const TABLE_ROWS: usize = 40;
 pub struct Figure {
     id: String,
     title: String,
-    chart: Box<dyn live::Figure>,
+    chart: Box<dyn cinnabar_chart::Figure>,
     /// There is nothing to draw.
     is_empty: bool,
 }

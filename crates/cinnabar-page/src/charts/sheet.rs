@@ -1,8 +1,7 @@
 //! Numbers of a chart, and which chart they make.
 
-use cinnabar_chart::Axis;
-use cinnabar_chart::live::{
-    Across, Figure, Groups, Head, Layer, Line, Lines, Part, Parts, Stacked,
+use cinnabar_chart::{
+    Across, Axis, Figure, Groups, Head, Layer, Line, Lines, Part, Parts, Stacked,
 };
 use cinnabar_text::Unit;
 

@@ -7,7 +7,7 @@ use super::BLOCK_BYTES;
 use super::json::sizes;
 use super::rows::{self, LEGEND, PAGE, ranked};
 use super::words;
-use crate::page::{Axis, Bars, Chart, Page, Section, Style};
+use crate::page::{Axis, Groups, Lines, Page, Section, Style};
 use cinnabar_policy::sizing::WritePolicy;
 use cinnabar_study::analysis::{Analysis, Found, Settings};
 use cinnabar_text::{Table, Unit};
@@ -65,7 +65,7 @@ fn curves(analysis: &Analysis) -> Section {
     let curves = readers.iter().flat_map(|found| policies.map(|policy| points(found, policy)));
     let from = curves.filter_map(|points| fall(&points)).fold(f64::INFINITY, f64::min);
     let chart = |title: &str, policy: WritePolicy| {
-        let chart = Chart::new(
+        let chart = Lines::new(
             title,
             Axis::log("size of the volume's share", Unit::Bytes),
             Axis::linear("reads that miss", Unit::Ratio).between(0.0, 1.0),
@@ -99,9 +99,9 @@ fn points(found: &Found, policy: WritePolicy) -> Vec<(f64, f64)> {
 }
 
 fn mix(analysis: &Analysis) -> Section {
-    let bars = Bars::new(
-        "What reuses are",
-        "part of the volume's reuses",
+    let bars = Groups::new(
+        "What reuses are, as parts of the volume's",
+        "volume",
         Unit::Ratio,
         &["read after read", "read after write", "write after read", "write after write"],
     );
@@ -124,7 +124,7 @@ fn over_time(analysis: &Analysis) -> Section {
     let (label, unit) =
         if has_times { ("end of the interval", Unit::Seconds) } else { ("interval", Unit::Count) };
     let chart =
-        Chart::new("Shares planned", Axis::linear(label, unit), Axis::linear("share", Unit::Bytes));
+        Lines::new("Shares planned", Axis::linear(label, unit), Axis::linear("share", Unit::Bytes));
     let at = |index: usize| {
         let end_us = analysis.intervals[index].end_us - analysis.first_us;
         if has_times { end_us as f64 / 1e6 } else { index as f64 }

@@ -1,7 +1,7 @@
 //! A comparison as a page: the tables, bars side by side, and who had how much over time.
 
 use super::show;
-use crate::page::{Axis, Bars, Chart, Page, Section, Style};
+use crate::page::{Axis, Groups, Lines, Page, Section, Style};
 use cinnabar_study::analysis::Every;
 use cinnabar_study::compare::{Cache, Comparison, Division, Entry, Model, Options};
 use cinnabar_text::{Table, Unit};
@@ -50,9 +50,9 @@ fn results(cache: &Cache, options: &Options) -> Section {
 }
 
 /// What hits cost: an allocator that has another one to its lower left is beaten in both.
-fn front(cache: &Cache, model: Model, options: &Options) -> Chart {
+fn front(cache: &Cache, model: Model, options: &Options) -> Lines {
     let title = format!("Latency against SSD writes, {}", show::name(model));
-    let mut chart = Chart::new(
+    let mut chart = Lines::new(
         title,
         Axis::linear("written to the SSD", Unit::Bytes),
         Axis::linear("mean latency", Unit::Micros),
@@ -72,9 +72,9 @@ fn bars(
     title: &str,
     unit: Unit,
     value: impl Fn(&Entry, Model) -> Option<f64>,
-) -> Bars {
+) -> Groups {
     let names: Vec<&str> = options.models.iter().map(|model| show::name(*model)).collect();
-    let mut bars = Bars::new(title, "", unit, &names);
+    let mut bars = Groups::new(title, "allocator", unit, &names);
     for entry in &cache.entries {
         let of = |model: &Model| value(entry, *model).unwrap_or(f64::NAN);
         let values: Vec<f64> = options.models.iter().map(of).collect();
@@ -94,14 +94,14 @@ fn over_time(cache: &Cache, found: &Comparison) -> Section {
     section
 }
 
-fn chart(entry: &Entry, cache: &Cache, found: &Comparison) -> Chart {
+fn chart(entry: &Entry, cache: &Cache, found: &Comparison) -> Lines {
     let time = match found.every {
         Every::Time(_) => Axis::linear("time", Unit::Seconds),
         Every::References(_) | Every::Never => Axis::linear("interval", Unit::Count),
     };
     let capacity = cache.capacity_blocks as f64 * BLOCK_BYTES;
     let room = Axis::linear("room", Unit::Bytes).between(0.0, capacity * 1.02);
-    let mut chart = Chart::new(entry.contestant.name(), time, room).limit(capacity, "cache");
+    let mut chart = Lines::new(entry.contestant.name(), time, room).limit(capacity, "cache");
     let mut by_room: Vec<usize> = (0..found.volumes.len()).collect();
     let sum = |volume: usize| -> u64 { entry.plans.iter().map(|plan| blocks(plan, volume)).sum() };
     by_room.sort_by_key(|volume| std::cmp::Reverse(sum(*volume)));

@@ -2,7 +2,7 @@
 
 use super::Simulated;
 use super::show::{contenders, miss_ratio, ratio_name};
-use crate::page::{Axis, Chart, Page, Section, Style};
+use crate::page::{Axis, Lines, Page, Section, Style};
 use cinnabar_policy::Policy;
 use cinnabar_study::hits::{Contender, Outcome};
 use cinnabar_text::{Table, Unit};
@@ -49,9 +49,9 @@ fn about(simulated: &Simulated) -> String {
     )
 }
 
-fn chart(simulated: &Simulated, title: &str, y: Axis, value: &dyn Fn(&Outcome) -> f64) -> Chart {
+fn chart(simulated: &Simulated, title: &str, y: Axis, value: &dyn Fn(&Outcome) -> f64) -> Lines {
     let x = Axis::log("size of the cache", Unit::Bytes);
-    contenders(simulated).into_iter().fold(Chart::new(title, x, y), |chart, contender| {
+    contenders(simulated).into_iter().fold(Lines::new(title, x, y), |chart, contender| {
         let of = simulated.found.outcomes.iter().filter(|one| one.run.contender == contender);
         let mut points: Vec<(f64, f64)> = of
             .map(|one| (f64::from(one.run.size_blocks.get()) * BLOCK_BYTES, value(one)))

@@ -42,7 +42,7 @@ pub fn write(chosen: &[Experiment], found: &Found, out: &Path) -> Result<(), Fai
 /// Writes a figure and its numbers.
 fn figure(out: &Path, figure: &Figure, found: &FoundFigure) -> Result<(), Failure> {
     let file = |extension| out.join(format!("{}.{extension}", figure.slug));
-    written(save(&file("svg"), &drawing(figure, found).to_svg()))?;
+    written(save(&file("svg"), &drawing(figure, found).svg(None).unwrap_or_default()))?;
     written(save(&file("csv"), &numbers(found)))
 }
 

@@ -2,34 +2,9 @@
 
 use super::found::{Found, FoundExperiment, FoundFigure};
 use super::show::{WHY, holds, result};
-use crate::page::{Axis, Bars, Chart, Page, Part, Section, Style};
+use crate::page::{Axis, Groups, Lines, Page, Part, Section, Style};
 use cinnabar_study::holland::{Across, Experiment, Figure, Quantity};
 use cinnabar_text::{Table, Unit};
-
-/// One figure, drawn.
-pub(crate) enum Drawing {
-    /// Over an axis.
-    Chart(Chart),
-    /// Over names.
-    Bars(Bars),
-}
-
-impl Drawing {
-    /// The drawing alone.
-    pub(crate) fn to_svg(&self) -> String {
-        match self {
-            Self::Chart(chart) => chart.to_svg(),
-            Self::Bars(bars) => bars.to_svg(),
-        }
-    }
-
-    fn into_part(self) -> Part {
-        match self {
-            Self::Chart(chart) => Part::Chart(chart),
-            Self::Bars(bars) => Part::Bars(bars),
-        }
-    }
-}
 
 /// The page.
 pub(crate) fn of(chosen: &[Experiment], found: &Found) -> Page {
@@ -77,7 +52,7 @@ fn section(experiment: &Experiment, found: &FoundExperiment) -> Section {
         section = section.table(checks(found));
     }
     for (figure, found) in experiment.figures.iter().zip(&found.figures) {
-        section = section.part(drawing(figure, found).into_part());
+        section = section.part(drawing(figure, found));
     }
     if found.targets.is_empty() {
         return section;
@@ -122,25 +97,25 @@ fn targets(found: &FoundExperiment) -> Table {
 }
 
 /// Draws a figure.
-pub(crate) fn drawing(figure: &Figure, found: &FoundFigure) -> Drawing {
+pub(crate) fn drawing(figure: &Figure, found: &FoundFigure) -> Part {
     let upwards = unit(figure.quantity);
     if matches!(figure.across, Across::Names(_)) {
-        return Drawing::Bars(bars(figure, found, upwards));
+        return Part::Bars(bars(figure, found, upwards));
     }
     let y = Axis::linear(figure.quantity.label(), upwards);
-    let mut chart = Chart::new(figure.title.clone(), across(figure.across), y);
+    let mut chart = Lines::new(figure.title.clone(), across(figure.across), y);
     for (line, found) in figure.lines.iter().zip(&found.lines) {
         let values = found.points.iter().map(|point| point.value);
         let places = line.points.iter().map(|point| place(figure.across, point.x));
         let points: Vec<_> = places.zip(values).collect();
         chart = chart.series(line.name.clone(), Style::Line, points);
     }
-    Drawing::Chart(chart)
+    Part::Lines(chart)
 }
 
-fn bars(figure: &Figure, found: &FoundFigure, unit: Unit) -> Bars {
+fn bars(figure: &Figure, found: &FoundFigure, unit: Unit) -> Groups {
     let names: Vec<_> = found.lines.iter().map(|line| line.name.as_str()).collect();
-    let mut bars = Bars::new(figure.title.clone(), figure.quantity.label(), unit, &names);
+    let mut bars = Groups::new(figure.title.clone(), figure.across.label(), unit, &names);
     let labels = found.lines.first().map_or(&[][..], |line| &line.points);
     for (place, label) in labels.iter().enumerate() {
         let values: Vec<_> = found.lines.iter().map(|line| line.points[place].value).collect();

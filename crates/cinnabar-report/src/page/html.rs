@@ -4,7 +4,7 @@
 
 use super::{Page, Part, Section};
 use cinnabar_chart::html::{push, table};
-use cinnabar_chart::{Colours, escaped};
+use cinnabar_chart::{CSS, Colours, escaped};
 
 /// Looks; dark where the reader prefers it, light on paper.
 const STYLE: &str = include_str!("style.css");
@@ -20,7 +20,7 @@ pub(super) fn page(page: &Page) -> String {
          <meta http-equiv=\"Content-Security-Policy\" content=\"{POLICY}\"/>\n\
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
          <meta name=\"generator\" content=\"cinnabar {version}\"/>\n\
-         <title>{title}</title>\n<style>\n{STYLE}</style>\n</head>\n<body>\n<header>\n\
+         <title>{title}</title>\n<style>\n{STYLE}{CSS}</style>\n</head>\n<body>\n<header>\n\
          <h1>{title}</h1>\n"
     );
     if !page.subtitle.is_empty() {
@@ -28,11 +28,7 @@ pub(super) fn page(page: &Page) -> String {
     }
     html += "</header>\n<main>\n";
     let parts = page.sections.iter().flat_map(|section| &section.parts);
-    let colours = parts.fold(Colours::default(), |colours, part| match part {
-        Part::Chart(chart) => colours.with_chart(chart),
-        Part::Bars(bars) => colours.with_bars(bars),
-        Part::Text(_) | Part::Preformatted(_) | Part::Table(_) => colours,
-    });
+    let colours = parts.flat_map(Part::names).fold(Colours::default(), Colours::with_name);
     for section in &page.sections {
         html += &self::section(section, &colours);
     }
@@ -44,7 +40,7 @@ fn section(section: &Section, colours: &Colours) -> String {
     if !section.heading.is_empty() {
         push(&mut html, "h2", &section.heading);
     }
-    let is_chart = |part: &Part| matches!(part, Part::Chart(_) | Part::Bars(_));
+    let is_chart = |part: &Part| matches!(part, Part::Lines(_) | Part::Bars(_));
     // Charts in a row stand side by side where there is room.
     for parts in section.parts.chunk_by(|one, next| is_chart(one) && is_chart(next)) {
         let charts = parts.first().is_some_and(is_chart);
@@ -62,13 +58,10 @@ fn push_part(html: &mut String, part: &Part, colours: &Colours) {
         Part::Text(text) => push(html, "p", text),
         Part::Preformatted(text) => push(html, "pre", text),
         Part::Table(table) => *html += &self::table(table),
-        Part::Chart(chart) => figure(html, &chart.to_svg_in(colours)),
-        Part::Bars(bars) => figure(html, &bars.to_svg_in(colours)),
+        Part::Lines(_) | Part::Bars(_) => {
+            *html += "<figure>\n";
+            *html += &part.svg(Some(colours)).unwrap_or_default();
+            *html += "</figure>\n";
+        }
     }
-}
-
-fn figure(html: &mut String, svg: &str) {
-    html.push_str("<figure>\n");
-    html.push_str(svg);
-    html.push_str("</figure>\n");
 }

@@ -5,10 +5,10 @@
 //! what the numbers mean. The same page gives the same bytes: what is to be dated says so itself.
 //!
 //! ```
-//! use cinnabar_report::page::{Axis, Chart, Page, Section, Style};
+//! use cinnabar_report::page::{Axis, Lines, Page, Section, Style};
 //! use cinnabar_text::{Table, Unit};
 //!
-//! let load = Chart::new(
+//! let load = Lines::new(
 //!     "Response time over load",
 //!     Axis::linear("load (BSU)", Unit::Count),
 //!     Axis::linear("mean response time", Unit::Micros),
@@ -26,11 +26,15 @@
 mod html;
 mod save;
 
-pub use cinnabar_chart::{Axis, Bars, Chart, Group, Mark, Scale, Series, Style};
+pub use cinnabar_chart::{Axis, Groups, Lines, Scale, Style};
 pub use save::{PageError, save};
 
+use cinnabar_chart::{Colours, Figure, Look};
 use cinnabar_text::Table;
 use std::path::Path;
+
+/// Height of a plot, nearly half of its width.
+const HEIGHT: u16 = 460;
 
 /// A report. All its text is plain text: whatever is in it is shown, never obeyed.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -62,9 +66,30 @@ pub enum Part {
     /// A table.
     Table(Table),
     /// Lines over two axes.
-    Chart(Chart),
+    Lines(Lines),
     /// Bars.
-    Bars(Bars),
+    Bars(Groups),
+}
+
+impl Part {
+    /// A chart, alone, in the colours of a page or in its own; none if it is something else.
+    pub fn svg(&self, colours: Option<&Colours>) -> Option<String> {
+        let figure: &dyn Figure = match self {
+            Self::Lines(lines) => lines,
+            Self::Bars(bars) => bars,
+            Self::Text(_) | Self::Preformatted(_) | Self::Table(_) => return None,
+        };
+        Some(figure.svg(&Look { titled: true, height: HEIGHT, colours, ..Look::default() }))
+    }
+
+    /// What has a colour.
+    fn names(&self) -> Vec<&str> {
+        match self {
+            Self::Lines(lines) => lines.lines.iter().map(|line| line.name.as_str()).collect(),
+            Self::Bars(bars) => bars.names.iter().map(String::as_str).collect(),
+            Self::Text(_) | Self::Preformatted(_) | Self::Table(_) => Vec::new(),
+        }
+    }
 }
 
 impl Page {
@@ -127,13 +152,13 @@ impl Section {
 
     /// With one more chart of lines.
     #[must_use]
-    pub fn chart(self, chart: Chart) -> Self {
-        self.part(Part::Chart(chart))
+    pub fn chart(self, chart: Lines) -> Self {
+        self.part(Part::Lines(chart))
     }
 
     /// With one more chart of bars.
     #[must_use]
-    pub fn bars(self, bars: Bars) -> Self {
+    pub fn bars(self, bars: Groups) -> Self {
         self.part(Part::Bars(bars))
     }
 }

@@ -1,7 +1,7 @@
 //! What a replay came to, as a report with charts.
 
 use super::show::{CHANGE_HEADER, SERVER_HEADER, TIME_HEADER, changes, latencies_ms};
-use crate::page::{Axis, Bars, Chart, Page, Section, Style};
+use crate::page::{Axis, Groups, Lines, Page, Section, Style};
 use cinnabar_bench::meter::Period;
 use cinnabar_bench::replay::{Outcome, Run};
 use cinnabar_text::{Table, Unit};
@@ -60,12 +60,12 @@ fn server(run: &Run) -> Vec<String> {
 }
 
 fn beside(outcome: &Outcome) -> Section {
-    let group = |bars: Bars, values: &dyn Fn(&Run) -> Vec<f64>| {
+    let group = |bars: Groups, values: &dyn Fn(&Run) -> Vec<f64>| {
         outcome.runs.iter().fold(bars, |bars, run| bars.group(label(run), values(run)))
     };
-    let latencies = Bars::new(
-        "Mean service time",
-        "from submission (all), or the trace's time",
+    let latencies = Groups::new(
+        "Mean service time, from submission (all) or the trace's time",
+        "run",
         Unit::Micros,
         &["all", "reads", "writes"],
     );
@@ -74,12 +74,8 @@ fn beside(outcome: &Outcome) -> Section {
             .map(|ms| ms * 1000.0)
             .to_vec()
     });
-    let requests = Bars::new(
-        "Requests that reached the server",
-        "requests",
-        Unit::Count,
-        &["reads", "writes"],
-    );
+    let requests =
+        Groups::new("Requests that reached the server", "run", Unit::Count, &["reads", "writes"]);
     let requests = group(requests, &|run| vec![run.server.reads as f64, run.server.writes as f64]);
     Section::new("Side by side").bars(latencies).bars(requests)
 }
@@ -89,7 +85,7 @@ fn label(run: &Run) -> String {
 }
 
 fn over_time(outcome: &Outcome) -> Section {
-    let draw = |chart: Chart, value: &dyn Fn(&Period) -> Option<f64>| {
+    let draw = |chart: Lines, value: &dyn Fn(&Period) -> Option<f64>| {
         outcome.runs.iter().fold(chart, |chart, run| {
             let points = run.rows.iter().filter_map(|row| Some((row.at_s, value(row)?)));
             let points: Vec<(f64, f64)> = points.collect();
@@ -97,12 +93,12 @@ fn over_time(outcome: &Outcome) -> Section {
         })
     };
     let time = || Axis::linear("time of the test", Unit::Seconds);
-    let latency = Chart::new(
+    let latency = Lines::new(
         "Mean latency over time",
         time(),
         Axis::linear("from the time the trace says", Unit::Micros),
     );
-    let hits = Chart::new(
+    let hits = Lines::new(
         "Read blocks found in the cache",
         time(),
         Axis::linear("hit ratio", Unit::Ratio).between(0.0, 1.0),

@@ -1,6 +1,6 @@
 //! A run or a search as a page with charts.
 
-use crate::page::{Axis, Bars, Chart, Page, Section, Style};
+use crate::page::{Axis, Groups, Lines, Page, Section, Style};
 use cinnabar_bench::meter::Period;
 use cinnabar_bench::spc1::{MaxReport, Maximum, Report};
 use cinnabar_text::{Table, Unit};
@@ -22,7 +22,7 @@ pub fn of_run(report: &Report) -> Page {
             .collect::<Vec<_>>()
     };
     let time = || Axis::linear("time", Unit::Seconds);
-    let mean = Chart::new(
+    let mean = Lines::new(
         "Mean response time",
         time(),
         Axis::linear("from the time an I/O was due", Unit::Micros),
@@ -32,7 +32,7 @@ pub fn of_run(report: &Report) -> Page {
     let mut section = Section::new("Over time").chart(mean);
     if report.cache.is_some() {
         let hits = Axis::linear("read blocks found", Unit::Ratio).between(0.0, 1.0);
-        section = section.chart(Chart::new("Hit ratio", time(), hits).series(
+        section = section.chart(Lines::new("Hit ratio", time(), hits).series(
             "reads",
             Style::Line,
             over_time(|row| row.hit_ratio),
@@ -41,7 +41,7 @@ pub fn of_run(report: &Report) -> Page {
     let rates = |value: fn(&Period) -> f64| {
         report.periods.iter().map(|row| (row.at_s, value(row))).collect::<Vec<_>>()
     };
-    let load = Chart::new("Load", time(), Axis::linear("I/Os a second", Unit::Count))
+    let load = Lines::new("Load", time(), Axis::linear("I/Os a second", Unit::Count))
         .series("asked", Style::Line, over_time(|row| Some(row.iops)))
         .series(
             "reads that reached the storage",
@@ -53,8 +53,12 @@ pub fn of_run(report: &Report) -> Page {
             Style::Dashed,
             rates(|row| per_second(row.server_writes, row)),
         );
-    let mut streams =
-        Bars::new("Response time by stream", "from its time", Unit::Micros, &["p50", "p99"]);
+    let mut streams = Groups::new(
+        "Response time by stream, from its time",
+        "stream",
+        Unit::Micros,
+        &["p50", "p99"],
+    );
     for stream in &report.streams {
         let of = stream.latency;
         streams = streams.group(stream.name, [of.p50_ms * 1e3, of.p99_ms * 1e3]);
@@ -138,12 +142,12 @@ pub fn of_search(report: &MaxReport) -> Page {
     );
     let limit_us = report.limit_ms * 1e3;
     // Beyond the limit a queue grows without end: the curve is cut off there.
-    let mut load = Chart::new(
+    let mut load = Lines::new(
         "Response time over load",
         Axis::linear("load (BSU)", Unit::Count),
         Axis::linear("mean response time", Unit::Micros).between(0.0, limit_us * 3.0),
     );
-    let mut hits = Chart::new(
+    let mut hits = Lines::new(
         "Reads that the storage is spared, over load",
         Axis::linear("load (BSU)", Unit::Count),
         Axis::linear("share of reads", Unit::Ratio).between(0.0, 1.0),
@@ -154,7 +158,7 @@ pub fn of_search(report: &MaxReport) -> Page {
         let Some(maximum) = maximum else { continue };
         let points =
             maximum.steps.iter().map(|step| (f64::from(step.bsu), step.latency.mean_ms * 1e3));
-        load = load.series(name, Style::Line, points.collect::<Vec<_>>());
+        load = load.series(name, Style::Line, cut_off(points, limit_us * 3.0));
         let spared = maximum.steps.iter().filter(|step| step.hit_ratio.is_some());
         let spared: Vec<_> = spared.map(|step| (f64::from(step.bsu), step.reads_cut)).collect();
         if !spared.is_empty() {
@@ -182,12 +186,27 @@ pub fn of_search(report: &MaxReport) -> Page {
     page
 }
 
-fn warming_chart(maximum: &Maximum) -> Option<Chart> {
+/// Points up to where the line through them leaves the chart.
+fn cut_off(points: impl Iterator<Item = (f64, f64)>, most: f64) -> Vec<(f64, f64)> {
+    let mut kept: Vec<(f64, f64)> = Vec::new();
+    for (x, y) in points {
+        if y > most {
+            let edge =
+                |(from, low): &(f64, f64)| (from + (x - from) * (most - low) / (y - low), most);
+            kept.extend(kept.last().map(edge));
+            break;
+        }
+        kept.push((x, y));
+    }
+    kept
+}
+
+fn warming_chart(maximum: &Maximum) -> Option<Lines> {
     let warming = maximum.warming.as_ref()?;
     let window = warming.ios as f64 / warming.hit_ratios.len().max(1) as f64;
     let points = warming.hit_ratios.iter().zip(1_u32..);
     Some(
-        Chart::new(
+        Lines::new(
             "Hit ratio while the cache is warmed",
             Axis::linear("I/Os", Unit::Count),
             Axis::linear("read blocks found", Unit::Ratio).between(0.0, 1.0),
@@ -198,4 +217,15 @@ fn warming_chart(maximum: &Maximum) -> Option<Chart> {
             points.map(|(ratio, index)| (f64::from(index) * window, *ratio)).collect::<Vec<_>>(),
         ),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn a_curve_is_cut_off_where_it_leaves_the_chart() {
+        let points = [(10.0, 5.0), (20.0, 20.0), (30.0, 120.0), (40.0, 900.0)];
+        let kept = super::cut_off(points.into_iter(), 70.0);
+        assert_eq!(kept, [(10.0, 5.0), (20.0, 20.0), (25.0, 70.0)]);
+        assert!(super::cut_off(points.into_iter(), 1.0).is_empty());
+    }
 }

@@ -7,7 +7,7 @@ use super::outcome::PointStats;
 use super::recommend::Recommended;
 use super::show::{axes_cells, axes_header};
 use super::{Found, Sweep};
-use crate::page::{Axis, Bars, Chart, Page, Scale, Section, Style};
+use crate::page::{Axis, Groups, Lines, Page, Scale, Section, Style};
 use cinnabar_study::timed_plan::keys::{Key, Measure};
 use cinnabar_text::{Table, Unit};
 
@@ -177,7 +177,7 @@ fn in_step(sweep: &Sweep, across: &Across) -> Vec<&'static str> {
     numbers.map(|key| key.name).collect()
 }
 
-fn lines(sweep: &Sweep, across: &Across, chart: &(&str, &str, Unit, Value)) -> Chart {
+fn lines(sweep: &Sweep, across: &Across, chart: &(&str, &str, Unit, Value)) -> Lines {
     let (title, label, unit, value) = *chart;
     let number = |found: &Found| across.key.number(&found.point.config).map(|(number, _)| number);
     let numbers = || sweep.found.iter().filter_map(number);
@@ -192,7 +192,7 @@ fn lines(sweep: &Sweep, across: &Across, chart: &(&str, &str, Unit, Value)) -> C
         Measure::Number => Unit::Count,
     };
     let x = Axis { scale, ..Axis::linear(across.key.name, x_unit) };
-    let empty = Chart::new(title, x, Axis::linear(label, unit));
+    let empty = Lines::new(title, x, Axis::linear(label, unit));
     series(sweep, across).into_iter().take(LINES_MAX).fold(empty, |chart, (name, points)| {
         let place = |found: &&Found| Some((number(found)?, value(found.result.as_ref().ok()?)));
         let mut points: Vec<(f64, f64)> = points.iter().filter_map(place).collect();
@@ -201,9 +201,9 @@ fn lines(sweep: &Sweep, across: &Across, chart: &(&str, &str, Unit, Value)) -> C
     })
 }
 
-fn bars(sweep: &Sweep, chart: &(&str, &str, Unit, Value)) -> Bars {
+fn bars(sweep: &Sweep, chart: &(&str, &str, Unit, Value)) -> Groups {
     let (title, label, unit, value) = *chart;
-    let empty = Bars::new(title, label, unit, &[label]);
+    let empty = Groups::new(format!("{title} ({label})"), "point", unit, &[label]);
     sweep.found.iter().fold(empty, |bars, found| {
         let height = found.result.as_ref().map_or(f64::NAN, value);
         bars.group(&found.point.name, vec![height])
@@ -300,7 +300,7 @@ mod tests {
         }
         assert_eq!(lines.len(), 2 * 4, "s -, s s, s a, p1 a with each RAM size");
         let html = page(&sweep, None).to_html();
-        let longest = html.split("<polyline").skip(1).count();
+        let longest = html.split("data-series=").skip(1).count();
         assert!(longest > 0, "lines are drawn");
     }
 

@@ -16,6 +16,8 @@ pub(super) enum Sign {
         /// Broken.
         dashed: bool,
     },
+    /// A shape alone.
+    Point,
     /// Nothing: a remark.
     Remark,
 }
@@ -33,7 +35,7 @@ impl Key {
     /// How wide its sign is, with the gap behind it.
     pub(super) const fn width(&self) -> i32 {
         match self.sign {
-            Sign::Area => 34,
+            Sign::Area | Sign::Point => 34,
             Sign::Line { .. } => 58,
             Sign::Remark => 0,
         }
@@ -52,6 +54,10 @@ impl Key {
                 path(body, &pen, &stroke(self.index, dashed));
                 let mut pen = Pen::default();
                 shape(&mut pen, self.index, (x + 24, y));
+                path(body, &pen, &fill(self.index));
+            }
+            Sign::Point => {
+                shape(&mut pen, self.index, (x + 12, y));
                 path(body, &pen, &fill(self.index));
             }
             Sign::Remark => {}

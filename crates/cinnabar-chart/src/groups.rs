@@ -5,7 +5,7 @@ use super::layout::header;
 use super::pen::Pen;
 use super::signs::{Key, Sign, fill};
 use super::svg::{BASELINE, FONT, LINE, MARGIN, attribute, path, root, text};
-use super::{Cell, Figure, Grid, Head, Look, NAME_MAX, Part, SERIES_MAX, colour_of};
+use super::{Across, Cell, Figure, Grid, Head, Look, NAME_MAX, Part, SERIES_MAX, colour_of};
 use crate::escape::escaped;
 use crate::text::{cut, width};
 use cinnabar_text::Unit;
@@ -99,6 +99,20 @@ fn value(group: &Part, bar: usize) -> f64 {
 }
 
 impl Groups {
+    /// Without groups; a bar as long as the drawing is the largest value.
+    pub fn new(title: impl Into<String>, of: &str, unit: Unit, names: &[&str]) -> Self {
+        let names = names.iter().map(|name| (*name).to_owned()).collect();
+        let head = Head::new(title, Across::default());
+        Self { head, of: of.to_owned(), unit, names, ..Self::default() }
+    }
+
+    /// With one more group.
+    #[must_use]
+    pub fn group(mut self, name: impl Into<String>, values: impl Into<Vec<f64>>) -> Self {
+        self.groups.push(Part::new(name, values));
+        self
+    }
+
     fn keys(&self, look: &Look) -> Vec<Key> {
         let key = |(place, name): (usize, &String)| Key {
             index: colour_of(look, name, place),

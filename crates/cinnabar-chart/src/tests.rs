@@ -1,4 +1,4 @@
-//! What is true of every chart of a live page, whatever its data: well-formed, small, the same twice,
+//! What is true of every chart, whatever its data: well-formed, small, the same twice,
 //! inside of its frame, readable by scripts, and harmless.
 
 use super::heat::RAMP;
@@ -65,7 +65,11 @@ fn everything(text: &str, xs: &[f64], values: &[f64]) -> Vec<Box<dyn Figure>> {
                 steps,
             }));
         }
-        let lines = vec![line.clone(), line.clone().steps(), line.dashed()];
+        let mut lines = vec![line.clone(), line.clone().steps(), line.dashed()];
+        for style in [Style::Line, Style::Points] {
+            let xs = xs.iter().rev().copied().collect();
+            lines.push(Line { xs, style, ..Line::new(text, values) });
+        }
         let limits = vec![(values.first().copied().unwrap_or(1.0), text.to_owned())];
         all.push(Box::new(Lines { head: head.clone(), y: y.clone(), xs, lines, limits }));
         all.push(Box::new(Heat {
@@ -313,6 +317,43 @@ fn a_script_can_turn_places_into_values() {
     let at = at.strip_prefix("transform=\"translate(").expect("it is put somewhere");
     let at: f64 = at.split(' ').next().unwrap_or_default().parse().expect("a number");
     assert!((at - middle).abs() <= 1.0, "{at} {middle}");
+}
+
+#[test]
+fn points_of_their_own_are_where_they_belong() {
+    let axis = || Axis::linear("things", Unit::Count).between(0.0, 10.0);
+    let lines = Lines::new("t", axis(), axis())
+        .series("measured", Style::Line, [(0.0, 0.0), (5.0, 5.0), (10.0, 10.0)])
+        .series("one", Style::Points, [(2.0, 8.0)])
+        .series("none", Style::Points, [(3.0, f64::NAN)])
+        .limit(5.0, "limit")
+        .limit(99.0, "far limit");
+    let svg = checked(&lines, &Look { titled: true, ..Look::default() });
+    let [left, right, top, bottom] =
+        ["left", "right", "top", "bottom"].map(|edge| data(&svg, edge) as i32);
+    let drawn = series(&svg, 0);
+    assert_eq!((drawn.first(), drawn.last()), (Some(&(left, bottom)), Some(&(right, top))));
+    let xs = || series(&svg, 1).into_iter().map(|place| place.0);
+    let middle = i32::midpoint(xs().min().unwrap_or(0), xs().max().unwrap_or(0));
+    assert!((middle - (left + (right - left) / 5)).abs() <= 1, "{middle}");
+    let shapes = svg.split("<path fill=\"#0072b2\" d=\"").skip(1);
+    let shapes = shapes.map(|tag| tag.split('"').next().unwrap_or_default().matches('z').count());
+    assert_eq!(shapes.collect::<Vec<_>>(), [1, 3], "in the legend, and on each point");
+    assert!(svg.contains(">limit</text>") && svg.contains(">(far limit: outside, above)</text>"));
+    let csv = "things,measured,one,none\r\n0,0,,\r\n5,5,,\r\n10,10,,\r\n2,,8,\r\n3,,,\r\n";
+    assert_eq!(lines.csv(), csv);
+}
+
+/// A zero has no place on a logarithmic axis.
+#[test]
+fn a_point_that_is_not_drawn_does_not_stretch_the_other_axis() {
+    let draw = |first: f64| {
+        let points = [(0.0, first), (1.0, 2.0), (10.0, 3.0)];
+        let (x, y) = (Axis::log("", Unit::Count), Axis::linear("", Unit::Count));
+        checked(&Lines::new("t", x, y).series("s", Style::Line, points), &Look::default())
+    };
+    let frame = |svg: &str| ["x0", "x1", "y0", "y1"].map(|end| data(svg, end).to_bits());
+    assert_eq!(frame(&draw(130.0)), frame(&draw(3.0)));
 }
 
 #[test]
