@@ -2,6 +2,11 @@
 //! that waits to try one that another thread has it. So a lock is a word here, as it is in the standard
 //! library.
 
+#![expect(
+    clippy::disallowed_types,
+    reason = "what a lock is for stands in one that is never waited for"
+)]
+
 use loom::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicU64};
 use std::cell::Cell;

@@ -211,7 +211,8 @@ mod tests {
             }
         }
         for ((sum, _), (connections, requests, cost)) in all.into_iter().zip(others) {
-            let wants = (*connections as i64 * i64::from(*requests) * cost).min(QUANTUM) * TURNS;
+            let wants =
+                (connections.cast_signed() * i64::from(*requests) * cost).min(QUANTUM) * TURNS;
             if sum < wants - cost || sum > QUANTUM * TURNS + cost {
                 return Err(format!("of {wants} one has had {sum}"));
             }
