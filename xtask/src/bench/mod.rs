@@ -6,7 +6,6 @@ mod baseline;
 mod compare;
 mod frontends;
 mod hits;
-mod hosts;
 mod hybrid;
 mod marks;
 mod pages;
@@ -40,8 +39,6 @@ pub(crate) enum Bench {
     Pages(pages::Args),
     /// Images on a throw-away Ceph cluster, through the cache and through librbd alone
     Rbd(rbd::Args),
-    /// Daemons that share a Ceph cluster: what the warm-up of one costs the others
-    Hosts(hosts::Args),
     /// MOBBS's experiment on a throw-away Ceph cluster: hybrid volumes beside all-SSD and all-HDD ones
     Hybrid(hybrid::Args),
     /// A cache that becomes larger and smaller under load: time, hits that stay, longest read
@@ -133,7 +130,6 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Marks(args) => marks::run(args),
         Bench::Pages(args) => pages::run(args),
         Bench::Rbd(args) => rbd::run(args),
-        Bench::Hosts(args) => hosts::run(args),
         Bench::Hybrid(args) => hybrid::run(args),
         Bench::Resize(args) => resize::run(args),
         Bench::Restart(args) => restart::run(args),
