@@ -6,7 +6,6 @@ mod baseline;
 mod compare;
 mod frontends;
 mod hits;
-mod hosts;
 mod hybrid;
 mod marks;
 mod rbd;
@@ -36,8 +35,6 @@ pub(crate) enum Bench {
     Marks(marks::Args),
     /// Images on a throw-away Ceph cluster, through the cache and through librbd alone
     Rbd(rbd::Args),
-    /// Daemons that share a Ceph cluster: what the warm-up of one costs the others
-    Hosts(hosts::Args),
     /// MOBBS's experiment on a throw-away Ceph cluster: hybrid volumes beside all-SSD and all-HDD ones
     Hybrid(hybrid::Args),
     /// Time from start to first reply and to full index, with a cache of 100 GB
@@ -126,7 +123,6 @@ pub(crate) fn run(bench: &Bench) -> Result<()> {
         Bench::Frontends(args) => frontends::run(args),
         Bench::Marks(args) => marks::run(args),
         Bench::Rbd(args) => rbd::run(args),
-        Bench::Hosts(args) => hosts::run(args),
         Bench::Hybrid(args) => hybrid::run(args),
         Bench::Restart(args) => restart::run(args),
         Bench::Spc1(args) => spc1::run(args),

@@ -61,7 +61,6 @@ impl Config {
         self.check_ranges()?;
         self.check_times()?;
         self.check_sizes()?;
-        super::loss::check::check(self)?;
         self.check_combination()
     }
 
@@ -103,7 +102,6 @@ impl Config {
         let times = &self.timings;
         for (key, ns) in [
             ("pause_ns", self.pause_ns),
-            ("at_ns", self.loss.at_ns),
             ("ram_read_ns", times.ram_read_ns),
             ("ram_write_ns", times.ram_write_ns),
             ("flash_read_ns", times.flash_read_ns),

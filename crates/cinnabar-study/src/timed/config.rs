@@ -5,7 +5,6 @@
 //! syncers, smaller by one factor, which keeps hit shares and latencies and shortens the run.
 //! `check.rs` says which settings make no sense.
 
-use super::loss::settings::LossSettings;
 use std::fmt;
 use std::str::FromStr;
 
@@ -172,8 +171,6 @@ pub struct Config {
     pub frame_order: FrameOrder,
     /// What the measured part finds in flash.
     pub restart: Restart,
-    /// A host that loses its cache while the others keep theirs.
-    pub loss: LossSettings,
     /// Number of hosts.
     pub hosts: u32,
     /// Threads of each host.
@@ -247,7 +244,6 @@ impl Default for Config {
             eviction_reads_flash: false,
             frame_order: FrameOrder::Spread,
             restart: Restart::Warm,
-            loss: LossSettings::default(),
             hosts: 1,
             threads: 8,
             pause_ns: 0,

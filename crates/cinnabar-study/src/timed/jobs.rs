@@ -30,8 +30,6 @@ pub(super) enum Kind {
     Engine,
     /// An I/O of the production engine that no thread waits for.
     EngineUnseen,
-    /// The instant at which a host loses its cache.
-    Loss,
 }
 
 /// What the next event means.
@@ -83,12 +81,6 @@ pub(super) enum Stage {
     EngineServed,
     /// An I/O of its is done.
     EngineDone,
-    /// Behind a limit: the request for a block sets out.
-    Ask,
-    /// Behind a limit: a block sets out for the file server.
-    Send,
-    /// Behind a limit: a request of the production engine sets out.
-    EngineSend,
 }
 
 /// One job.

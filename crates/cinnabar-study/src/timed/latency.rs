@@ -26,12 +26,6 @@ impl Latency {
         self.histogram.record(ns).expect("it grows by itself to whatever a u64 can say");
     }
 
-    /// Takes in those of another.
-    pub(super) fn add(&mut self, other: &Self) {
-        self.sum_ns += other.sum_ns;
-        self.histogram.add(&other.histogram).expect("it grows by itself, as for a single value");
-    }
-
     /// Operations measured.
     pub fn count(&self) -> u64 {
         self.histogram.len()

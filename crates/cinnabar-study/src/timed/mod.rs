@@ -7,7 +7,7 @@
 //!
 //! `model` holds the hosts and the loop over events, `read` and `write` are the ways of a block
 //! through them, `syncer` writes what is dirty, `fetch` reads ahead; [`config`] and [`check`] say
-//! what can be chosen, [`outcome`] what is found; `cinnabar` has the production engine, [`loss`] a host that loses its cache. The others
+//! what can be chosen, [`outcome`] what is found; `cinnabar` has the production engine. The others
 //! are their tools: `agenda` (events), `jobs` (what is under way), `recency` (LRU order), `station`
 //! (what takes time), `source` (what is asked for), `latency` (what was measured).
 
@@ -20,7 +20,6 @@ mod fetch;
 mod host;
 mod jobs;
 mod latency;
-pub mod loss;
 mod model;
 pub mod outcome;
 mod read;
@@ -33,7 +32,6 @@ mod write;
 pub use cinnabar::report::{EngineReport, Recovery};
 pub use config::{Config, WritePolicy};
 pub use config_error::ConfigError;
-pub use loss::{LossReport, LossSettings, LossStats};
 pub use outcome::{Latency, Outcome};
 
 use cinnabar_trace::generate::Error as WorkloadError;
@@ -97,14 +95,6 @@ pub enum RunError {
         "more than {0} requests are under way after {1} s: they come faster than they are answered"
     )]
     Overrun(usize, u64),
-    /// The run was over before the cache was lost: measured milliseconds of it, and those wanted.
-    #[error(
-        "the run was over {0} ms after measuring began, and host {2} was to lose its cache at {1} ms"
-    )]
-    LossTooLate(u64, u64, u32),
-    /// The host had no reads before the loss to compare with.
-    #[error("host {0} had read nothing when it lost its cache")]
-    LossTooEarly(u32),
 }
 
 impl RunError {
@@ -116,8 +106,6 @@ impl RunError {
             Self::Trace(_) => "cinnabar-lab trace info TRACE says how far it can be read",
             Self::Blocks(_) => "choose some of its volumes",
             Self::Overrun(..) => "let threads ask for the requests, one after the other",
-            Self::LossTooLate(..) => "choose an earlier loss.at, or a larger workload.volume",
-            Self::LossTooEarly(_) => "choose a later loss.at, or a host that reads",
         }
     }
 }

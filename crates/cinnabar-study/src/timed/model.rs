@@ -8,7 +8,6 @@ use super::cinnabar::Engines;
 use super::config::{Architecture, Background, Config, Placement, Restart, WritePolicy};
 use super::host::{FLASH, Host, RAM};
 use super::jobs::{Job, Jobs, Kind, Stage};
-use super::loss::state::Loss;
 use super::outcome::Outcome;
 use super::source::{Operation, Source, operations};
 use super::station::{Link, Station, Way, Yielded};
@@ -42,8 +41,6 @@ pub(super) struct Model<'a> {
     pub(super) outcome: Outcome,
     /// The production engines, if they are the flash caches.
     pub(super) engines: Option<Box<Engines>>,
-    /// The loss of a host's cache, if there is to be one.
-    pub(super) loss: Option<Box<Loss>>,
     /// Of pauses alone: they change no other draw.
     pub(super) pauses: Dice,
     pub(super) measuring: bool,
@@ -112,7 +109,6 @@ impl<'a> Model<'a> {
             dice: Dice::new(config.seed),
             outcome: Outcome::default(),
             engines: has_engines.then(|| Box::new(Engines::new(config))),
-            loss: config.loss.is_set().then(|| Box::new(Loss::new(config))),
             pauses: Dice::new(config.seed ^ PAUSES),
             measuring: false,
             measured_from_ns: 0,
@@ -144,7 +140,6 @@ impl<'a> Model<'a> {
                 }
             }
         }
-        self.close_loss()?;
         if self.engines.is_some() {
             self.close_engines();
         }
@@ -174,7 +169,7 @@ impl<'a> Model<'a> {
                 let made = matches!(self.source, Source::Made(_));
                 let drawn = if made { self.source.next(thread) } else { None };
                 self.drawn.push(drawn);
-                let first = self.pause_ns(host);
+                let first = self.pause_ns();
                 self.at(first, id, Stage::Take);
             }
             self.active = u64::from(threads);
@@ -216,9 +211,6 @@ impl<'a> Model<'a> {
             Stage::EngineServe => self.engine_serve(now, id),
             Stage::EngineServed => self.engine_served(now, id),
             Stage::EngineDone => self.engine_io_done(now, id),
-            Stage::Ask => self.request_block(now, id),
-            Stage::Send => self.send_block(now, id),
-            Stage::EngineSend => self.send_engine_request(now, id),
         }
     }
 
@@ -227,7 +219,6 @@ impl<'a> Model<'a> {
         match self.jobs[id].kind {
             Kind::Tick(_) => self.tick(now, id),
             Kind::Arrivals => self.arrive(now, id),
-            Kind::Loss => self.lose(now, id),
             Kind::Idle(way) => {
                 self.idle(now, id, if way == 0 { Way::Up } else { Way::Down });
             }
@@ -346,16 +337,11 @@ impl<'a> Model<'a> {
     #[inline]
     fn record(&mut self, now: u64, id: u32) {
         self.last_ns = now;
-        let Job { measured, write, started_ns, host, .. } = self.jobs[id];
+        let Job { measured, write, started_ns, .. } = self.jobs[id];
         if measured {
             let outcome = &mut self.outcome;
             let latency = if write { &mut outcome.writes } else { &mut outcome.reads };
             latency.record(now - started_ns);
-            if let Some(loss) = &mut self.loss
-                && loss.record(usize::from(host), write, started_ns, now)
-            {
-                self.judge_warmth(now);
-            }
         }
     }
 
@@ -371,7 +357,24 @@ impl<'a> Model<'a> {
         if self.engines.is_some() {
             self.measure_engines(now);
         }
-        self.await_loss(now);
+    }
+
+    /// A thread is done with an operation: it takes the next one, at once or after a pause.
+    #[inline]
+    fn rest(&mut self, now: u64, id: u32) {
+        match self.pause_ns() {
+            0 => self.take_next(now, id),
+            pause_ns => self.at(now + pause_ns, id, Stage::Take),
+        }
+    }
+
+    /// The next pause of a thread.
+    #[inline]
+    fn pause_ns(&mut self) -> u64 {
+        match self.config.pause_ns {
+            0 => 0,
+            mean_ns => self.pauses.below(2 * mean_ns + 1),
+        }
     }
 
     /// What happened, folded into the digest.

@@ -4,7 +4,6 @@
 
 use super::cinnabar::report::EngineReport;
 pub use super::latency::Latency;
-use super::loss::report::LossReport;
 
 /// All results of a simulation.
 #[derive(Clone, Debug, Default)]
@@ -39,8 +38,6 @@ pub struct Outcome {
     pub dirty_evictions_flash: u64,
     /// What there is to tell of the production engine, where it is the flash cache.
     pub engine: Option<EngineReport>,
-    /// Each host before, during and after the loss of a cache, where one was lost.
-    pub loss: Option<LossReport>,
     /// Virtual time of the measured part, in nanoseconds.
     pub simulated_ns: u64,
     /// Blocks read and written from the start, the warm-up included.

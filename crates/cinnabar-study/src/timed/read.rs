@@ -23,7 +23,6 @@ impl Model<'_> {
                 return self.read_flash(now, id, number, Stage::Finish);
             }
             self.outcome.ram_hits += u64::from(measured);
-            self.count_found(number, true, measured);
             self.at(now + self.config.timings.ram_read_ns, id, Stage::Finish);
             return;
         }
@@ -36,16 +35,14 @@ impl Model<'_> {
         }
         if let Some(waiting) = self.hosts[number].fetching.get_mut(&block) {
             waiting.push(id);
-            return self.count_miss(number, measured);
+            self.outcome.misses += u64::from(measured);
+            return;
         }
-        match self.turn(now, number) {
-            Some(turn) => self.at(turn, id, Stage::Ask),
-            None => self.request_block(now, id),
-        }
+        self.request_block(now, id);
     }
 
     /// Sends the request for a block that the host does not have.
-    pub(super) fn request_block(&mut self, now: u64, id: u32) {
+    fn request_block(&mut self, now: u64, id: u32) {
         let Job { host, block, measured, .. } = self.jobs[id];
         let host = usize::from(host);
         let Some(at_server) = self.send(now, id, Way::Up, false, Stage::ServerRead) else {
@@ -55,21 +52,14 @@ impl Model<'_> {
             self.at(at_server, id, Stage::ServerRead);
             return;
         }
-        self.count_miss(host, measured);
+        self.outcome.misses += u64::from(measured);
         self.ask_filer(at_server, id);
         self.fetch_ahead(at_server, host, block);
     }
 
-    fn count_miss(&mut self, host: usize, measured: bool) {
-        self.outcome.misses += u64::from(measured);
-        self.count_found(host, false, measured);
-    }
-
     /// Reads flash for a hit.
     fn read_flash(&mut self, now: u64, id: u32, of: usize, then: Stage) {
-        let Job { host, measured, .. } = self.jobs[id];
-        self.outcome.flash_hits += u64::from(measured);
-        self.count_found(usize::from(host), true, measured);
+        self.outcome.flash_hits += u64::from(self.jobs[id].measured);
         self.outcome.flash_reads += u64::from(self.measuring);
         let read = self.hosts[of].device.serve(now, self.config.timings.flash_read_ns);
         self.at(read, id, then);

@@ -197,14 +197,6 @@ impl Model<'_> {
         if here {
             return self.filer_write(now, id);
         }
-        match self.turn(now, host) {
-            Some(turn) => self.at(turn, id, Stage::Send),
-            None => self.send_block(now, id),
-        }
-    }
-
-    /// Sends a block to the file server.
-    pub(super) fn send_block(&mut self, now: u64, id: u32) {
         let Some(arrival) = self.send(now, id, Way::Up, true, Stage::FilerWriteArrived) else {
             return;
         };

@@ -16,7 +16,6 @@ use toml::de::DeTable;
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const SECTIONS: &[(&str, &str)] = &[
     ("hosts", "[hosts]"),
-    ("loss", "[loss]"),
     ("ram", "[ram]"),
     ("flash", "[flash]"),
     ("link", "[link]"),

@@ -20,6 +20,5 @@ mod sixteen;
 mod spc1;
 mod spc1_published;
 mod timed_cinnabar;
-mod timed_loss;
 mod timed_model;
 mod traces;

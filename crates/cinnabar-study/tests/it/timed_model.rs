@@ -51,6 +51,18 @@ fn digest_of_a_run_is_the_same_everywhere() {
 }
 
 #[test]
+fn threads_pause_between_operations() {
+    let (plain, paced) = (small(), Config { pause_ns: 1_000_000, ..small() });
+    let [plain, paced] = [plain, paced].map(|config| simulate(&config));
+    let operations = paced.reads.count() + paced.writes.count();
+    assert_eq!(operations, plain.reads.count() + plain.writes.count());
+    // Each of eight threads, after each operation.
+    let pauses_ns = operations as f64 / 8.0 * 1e6;
+    let longer_ns = paced.simulated_ns as f64 - plain.simulated_ns as f64;
+    assert!((0.8..1.2).contains(&(longer_ns / pauses_ns)), "{longer_ns} for {pauses_ns}");
+}
+
+#[test]
 fn every_combination_of_policies_and_places_runs_to_its_end() {
     let policies =
         [WritePolicy::Sync, WritePolicy::Async, WritePolicy::Periodic(1), WritePolicy::Never];

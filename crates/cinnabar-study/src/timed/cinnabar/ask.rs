@@ -3,7 +3,6 @@
 //! An engine has its turn with each event, at the instant of it; answers are events again, so that a
 //! row of hits is not a pile of calls.
 
-use super::super::config::Restart;
 use super::super::jobs::{Job, Kind, Stage};
 use super::super::model::Model;
 use super::super::source::Operation;
@@ -189,14 +188,6 @@ impl Model<'_> {
             node.order_restart(now, restart);
             self.engine_turn(now, host);
         }
-    }
-
-    /// A host's engine loses its device, and goes on with an empty one.
-    pub(in super::super) fn lose_device(&mut self, now: u64, host: usize) {
-        let node = self.engine(host);
-        node.lost = node.counted();
-        node.order_restart(now, Restart::Cold { ram_too: false });
-        self.engine_turn(now, host);
     }
 
     /// What the engines counted in the measured part.

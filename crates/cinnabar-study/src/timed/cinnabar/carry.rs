@@ -121,16 +121,7 @@ impl Model<'_> {
         let up_bytes = flight.up_bytes;
         let job = self.add_job(Job::new(kind, host, Stage::EngineServe));
         node.flights.insert(job, flight);
-        match self.turn(now, host) {
-            Some(turn) => self.at(turn, job, Stage::EngineSend),
-            None => self.send_engine_packet(now, job, Way::Up, up_bytes, Stage::EngineServe),
-        }
-    }
-
-    /// Behind a limit: a request sets out for the file server.
-    pub(in super::super) fn send_engine_request(&mut self, now: u64, id: u32) {
-        let bytes = self.flight(id).up_bytes;
-        self.send_engine_packet(now, id, Way::Up, bytes, Stage::EngineServe);
+        self.send_engine_packet(now, job, Way::Up, up_bytes, Stage::EngineServe);
     }
 
     fn send_engine_packet(&mut self, now: u64, id: u32, way: Way, bytes: u64, then: Stage) {

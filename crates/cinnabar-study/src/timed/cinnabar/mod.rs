@@ -41,12 +41,6 @@ impl Engines {
         !self.has_ram
     }
 
-    /// Blocks read by a host's engine in the measured part: hits, in its RAM or on flash, and misses.
-    pub(super) fn found(&mut self, host: usize) -> (u64, u64) {
-        let counted = self.node(host).counted();
-        (counted.read_hits, counted.misses)
-    }
-
     fn node(&mut self, host: usize) -> &mut Node {
         self.nodes[host].as_mut().expect("it is not its turn")
     }

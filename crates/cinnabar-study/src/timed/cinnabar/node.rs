@@ -100,8 +100,6 @@ pub(super) struct Node {
     pub(super) wake_ns: Option<u64>,
     /// Counted before measuring began.
     pub(super) base: VolumeCounters,
-    /// Counted since then by an engine that lost its device.
-    pub(super) lost: Counted,
     pub(super) metadata_writes: u64,
     pub(super) recovery: Option<Recovery>,
     /// When its present step began.
@@ -142,7 +140,6 @@ impl Node {
             step: None,
             wake_ns: None,
             base: VolumeCounters::default(),
-            lost: Counted::default(),
             metadata_writes: 0,
             recovery: None,
             recovery_since_ns: 0,
@@ -223,16 +220,15 @@ impl Node {
         attached.filter_map(|volume| self.engine.volume_counters(*volume)).sum()
     }
 
-    /// What was counted since measuring began, by an engine that lost its device, too.
+    /// What was counted since measuring began.
     pub(super) fn counted(&self) -> Counted {
-        let (all, base, lost) = (self.totals(), self.base, self.lost);
+        let (all, base) = (self.totals(), self.base);
         Counted {
-            read_hits: lost.read_hits + all.read_hits - base.read_hits,
-            read_hits_ram: lost.read_hits_ram + all.read_hits_ram - base.read_hits_ram,
-            misses: lost.misses + all.misses - base.misses,
-            write_hits: lost.write_hits + all.write_hits - base.write_hits,
-            invalidation_waits: lost.invalidation_waits + all.invalidation_waits
-                - base.invalidation_waits,
+            read_hits: all.read_hits - base.read_hits,
+            read_hits_ram: all.read_hits_ram - base.read_hits_ram,
+            misses: all.misses - base.misses,
+            write_hits: all.write_hits - base.write_hits,
+            invalidation_waits: all.invalidation_waits - base.invalidation_waits,
         }
     }
 }
