@@ -80,6 +80,7 @@ fn read_volume(
     let mut at = VolumeLines { section: section.line, keys: Vec::new() };
     let name = note(&mut at, "name", section.string("name")?);
     let backend = note(&mut at, "backend", section.string("backend")?);
+    let guest_bytes_limit = section.quantity("guest_bytes_limit")?;
     let input = VolumeInput {
         mode: note(&mut at, "mode", section.string("mode")?),
         ack: note(&mut at, "ack", section.string("ack")?),
@@ -112,11 +113,7 @@ fn read_volume(
         iops_limit: note(&mut at, "iops_limit", section.number("iops_limit")?),
         iops_weight: note(&mut at, "iops_weight", section.number("iops_weight")?),
         guest_iops_limit: note(&mut at, "guest_iops_limit", section.number("guest_iops_limit")?),
-        guest_bytes_limit: note(
-            &mut at,
-            "guest_bytes_limit",
-            section.quantity("guest_bytes_limit")?,
-        ),
+        guest_bytes_limit: note(&mut at, "guest_bytes_limit", guest_bytes_limit),
         qos_group: note(&mut at, "qos_group", section.string("qos_group")?),
         parent: note(&mut at, "parent", section.string("parent")?),
         migrate_peer: note(&mut at, "migrate_peer", section.string("migrate_peer")?),

@@ -123,11 +123,8 @@ fn help_has_examples_and_defaults() {
 }
 
 pub(super) fn sample(reads: u64) -> DataStatus {
-    let input = cinnabar_config::VolumeInput {
-        name: "vm1".into(),
-        backend: "file:/srv/vm1.raw".into(),
-        ..cinnabar_config::VolumeInput::default()
-    };
+    let (name, backend) = ("vm1".into(), "file:/srv/vm1.raw".into());
+    let input = cinnabar_config::VolumeInput { name, backend, ..Default::default() };
     let mut recorder = LatencyRecorder::new();
     recorder.record(85_000, 512);
     recorder.record_ns(8_100_000);
