@@ -221,7 +221,7 @@ mod tests {
     }
 
     proptest! {
-        /// Whoever else is there and whatever they ask for: one that owes nothing is served in each turn, behind
+        /// With any others that ask for anything: one that owes nothing is served in each turn, behind
         /// a turn and one request of each other; one that owes waits until that is paid; in the long run all
         /// have the same.
         #[test]

@@ -23,12 +23,6 @@ fn once_served(rig: &Rig, name: &str) -> DataStatus {
     }
 }
 
-fn remove(rig: &Rig, name: &str) -> Result<(), CommandErrorKind> {
-    let name = name.to_owned();
-    rig.ask(|answer| Message::RemoveVolume { name, force: false, discard_dirty: false, answer })
-        .map_err(|e| e.kind)
-}
-
 #[test]
 fn an_absent_back_end_keeps_no_other_volume_from_being_served() {
     both(|io| {
@@ -71,10 +65,10 @@ fn clients_of_a_volume_that_waits_are_turned_away_with_the_reason() {
     let refused = super::client::Client::refusal(&rig.path("vm1.sock"), "vm1");
     assert!(refused.contains("is waiting, not served yet"), "{refused}");
     assert!(refused.contains("no such file"), "{refused}");
-    assert_eq!(remove(&rig, "vm1"), Ok(()), "it can be given up");
+    assert_eq!(rig.remove("vm1", false), Ok(()), "it can be given up");
     assert!(!rig.path("vm1.sock").exists());
     assert!(rig.status().volumes.is_empty());
-    assert_eq!(remove(&rig, "vm1"), Err(CommandErrorKind::NotFound));
+    assert_eq!(rig.remove("vm1", false), Err(CommandErrorKind::NotFound));
     assert!(rig.stop().clean);
 }
 

@@ -55,11 +55,6 @@ fn with_clones(io: IoMode, clones: &[&str], content: impl Fn(u64, usize) -> Vec<
     rig
 }
 
-fn remove(rig: &Rig, name: &str) -> Result<(), CommandError> {
-    let name = name.to_owned();
-    rig.ask(|answer| Message::RemoveVolume { name, force: true, discard_dirty: false, answer })
-}
-
 fn add(rig: &Rig, config: &VolumeConfig) -> Result<(), CommandError> {
     let config = Box::new(config.clone());
     rig.ask(|answer| Message::AddVolume(config, answer))
@@ -150,7 +145,7 @@ fn without_its_parent_a_clone_reads_by_itself() {
         std::fs::rename(rig.path("away"), rig.path("golden.raw")).expect("it comes back");
         once("the parent comes", || parent(&rig, "vm1").reason.is_empty());
         assert!(vm1.read(OBJECT, 4096) == Ok(pattern(OBJECT, 4096)));
-        assert_eq!(remove(&rig, "golden"), Ok(()));
+        assert_eq!(rig.remove("golden", true), Ok(()));
         assert!(vm1.read(2 * OBJECT, 4096) == Ok(marked(2 * OBJECT, 4096)), "it was removed");
         assert_eq!(parent(&rig, "vm1").reason, "volume \"golden\" does not serve");
         let golden = rig.config.volumes[0].clone();
@@ -158,7 +153,7 @@ fn without_its_parent_a_clone_reads_by_itself() {
         assert!(vm1.read(3 * OBJECT, 4096) == Ok(pattern(3 * OBJECT, 4096)), "it is back");
 
         // One that gives up sooner than the clone is not used.
-        assert_eq!(remove(&rig, "golden"), Ok(()));
+        assert_eq!(rig.remove("golden", true), Ok(()));
         let hasty = VolumeConfig { backend_timeout: Duration::from_secs(29), ..golden };
         assert_eq!(add(&rig, &hasty), Ok(()));
         let reason = parent(&rig, "vm1").reason;
@@ -209,18 +204,18 @@ fn a_clone_of_another_snapshot_is_refused_in_one_line() {
     assert!(vm1.reason.ends_with(&line) && !vm1.reason.contains('\n'), "{}", vm1.reason);
     assert!(rig.client("vm2").read(0, 4096) == Ok(pattern(0, 4096)), "others are served");
     // An operator is told.
-    assert_eq!(remove(&rig, "vm1"), Ok(()));
+    assert_eq!(rig.remove("vm1", true), Ok(()));
     let config = rig.config.volumes[1].clone();
     let error = add(&rig, &config).expect_err("it is another one's clone");
     assert!(error.kind == CommandErrorKind::Invalid && error.message.ends_with(&line), "{error:?}");
     // One that comes behind its clone is not used.
-    assert_eq!(remove(&rig, "golden"), Ok(()));
+    assert_eq!(rig.remove("golden", true), Ok(()));
     assert_eq!(add(&rig, &config), Ok(()));
     assert_eq!(add(&rig, &rig.config.volumes[0].clone()), Ok(()));
     assert_eq!(parent(&rig, "vm1").reason, line);
     assert!(rig.client("vm1").read(0, 4096) == Ok(marked(0, 4096)));
     // Nor is one that is written.
-    assert_eq!(remove(&rig, "golden"), Ok(()));
+    assert_eq!(rig.remove("golden", true), Ok(()));
     let written = VolumeConfig { read_only: false, ..rig.config.volumes[0].clone() };
     assert_eq!(add(&rig, &written), Ok(()));
     let reason = parent(&rig, "vm2").reason;
@@ -286,7 +281,7 @@ fn write_and_read(rig: &Rig, clones: &[&str], rounds: u64) {
         // The parent comes and goes meanwhile.
         for _ in 0..3 {
             std::thread::sleep(Duration::from_millis(30));
-            assert_eq!(remove(rig, "golden"), Ok(()));
+            assert_eq!(rig.remove("golden", true), Ok(()));
             std::thread::sleep(Duration::from_millis(10));
             assert_eq!(add(rig, &rig.config.volumes[0].clone()), Ok(()));
         }

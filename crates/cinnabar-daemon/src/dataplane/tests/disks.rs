@@ -164,9 +164,7 @@ fn blocks_of_a_volume_that_was_removed_are_counted() {
     warm_up(&rig);
     rig.loaded();
     assert_eq!(rig.status().cache.detached_blocks, 0);
-    let name = "vm1".to_owned();
-    rig.ask(|answer| Message::RemoveVolume { name, force: true, discard_dirty: false, answer })
-        .expect("it goes");
+    rig.remove("vm1", true).expect("it goes");
     let status = rig.status();
     assert!(status.cache.detached_blocks >= 200, "{:?}", status.cache);
     assert!(rig.stop().clean);

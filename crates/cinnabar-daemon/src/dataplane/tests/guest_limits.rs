@@ -112,13 +112,8 @@ fn a_volume_is_removed_while_requests_are_held() {
         (0..40).for_each(|_| held.ask(0, 4096));
         wait_for(&rig, 38);
         let from = Instant::now();
-        let remove = |force| {
-            let name = "held".to_owned();
-            rig.ask(|answer| Message::RemoveVolume { name, force, discard_dirty: false, answer })
-                .map_err(|error| error.kind)
-        };
-        assert_eq!(remove(false), Err(CommandErrorKind::Busy));
-        assert_eq!(remove(true), Ok(()));
+        assert_eq!(rig.remove("held", false), Err(CommandErrorKind::Busy));
+        assert_eq!(rig.remove("held", true), Ok(()));
         assert!(from.elapsed() < Duration::from_secs(15), "{:?}", from.elapsed());
         assert!(held.ends());
         assert_eq!(free.read(0, 4096), Ok(pattern(0, 4096)));

@@ -198,13 +198,8 @@ fn a_volume_is_removed_while_its_requests_wait() {
         wait_for(&rig, "held", 39);
         let neighbour = Load::begin(&rig, "other", 8);
         let from = Instant::now();
-        let remove = |force| {
-            let name = "held".to_owned();
-            rig.ask(|answer| Message::RemoveVolume { name, force, discard_dirty: false, answer })
-                .map_err(|error| error.kind)
-        };
-        assert_eq!(remove(false), Err(CommandErrorKind::Busy));
-        assert_eq!(remove(true), Ok(()));
+        assert_eq!(rig.remove("held", false), Err(CommandErrorKind::Busy));
+        assert_eq!(rig.remove("held", true), Ok(()));
         assert!(from.elapsed() < Duration::from_secs(15), "{:?}", from.elapsed());
         assert!(rig.status().volumes.iter().all(|volume| volume.config.name == "other"));
         assert!(neighbour.end() > 0);

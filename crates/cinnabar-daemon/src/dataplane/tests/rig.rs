@@ -3,9 +3,9 @@
 use super::client::Client;
 use crate::dataplane;
 use cinnabar_messages::{
-    Ack, AnswerTo, CacheConfig, CommandError, DataPlaneHandle, DataStatus, EvictionMode, IoMode,
-    Message, NbdAddress, Share, SocketAccess, StartConfig, StartError, StopReport, VolumeConfig,
-    VolumeMode, WriteLogConfig,
+    Ack, AnswerTo, CacheConfig, CommandError, CommandErrorKind, DataPlaneHandle, DataStatus,
+    EvictionMode, IoMode, Message, NbdAddress, Share, SocketAccess, StartConfig, StartError,
+    StopReport, VolumeConfig, VolumeMode, WriteLogConfig,
 };
 use cinnabar_qos::Settings;
 use std::cell::Cell;
@@ -144,6 +144,13 @@ impl Rig {
         message: impl FnOnce(AnswerTo<T>) -> Message,
     ) -> Result<T, CommandError> {
         self.send(message).blocking_recv().expect("every message is answered")
+    }
+
+    /// Removes a volume; its writes that are not on its back end keep it.
+    pub(super) fn remove(&self, name: &str, force: bool) -> Result<(), CommandErrorKind> {
+        let name = name.to_owned();
+        self.ask(|answer| Message::RemoveVolume { name, force, discard_dirty: false, answer })
+            .map_err(|error| error.kind)
     }
 
     /// The same, without waiting.

@@ -13,7 +13,7 @@ use cinnabar_engine::health::{Health, Start};
 use cinnabar_engine::units::Instant;
 use cinnabar_frontend::{Command, ExportId, Incoming, Ticket};
 use cinnabar_messages::recording::{Ending, Look, Recording};
-use cinnabar_messages::{CommandErrorKind, EvictionMode, IoMode, Message};
+use cinnabar_messages::{EvictionMode, IoMode, Message};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -23,12 +23,6 @@ use std::time::Duration;
 /// Where one shard's part of a volume ends and another's begins.
 const BORDER: u64 = 4 * MIB;
 const ESHUTDOWN: u32 = 108;
-
-fn remove(rig: &Rig, name: &str) -> Result<(), CommandErrorKind> {
-    let name = name.to_owned();
-    rig.ask(|answer| Message::RemoveVolume { name, force: true, discard_dirty: false, answer })
-        .map_err(|error| error.kind)
-}
 
 fn wait_until(what: impl Fn() -> bool) {
     while !what() {
@@ -179,7 +173,7 @@ fn a_volume_is_removed_under_its_guests_requests_and_its_place_is_anothers() {
             client.ask_to_trim(MIB, 65_536);
             gone.push(client);
         }
-        assert_eq!(remove(&rig, "vm1"), Ok(()));
+        assert_eq!(rig.remove("vm1", true), Ok(()));
         // Its key is free: the next volume gets it, perhaps with another thread.
         for config in again {
             let name = config.name.clone();
@@ -189,7 +183,7 @@ fn a_volume_is_removed_under_its_guests_requests_and_its_place_is_anothers() {
             assert_eq!(client.write(8192, &[9; 4096], true), Ok(()));
             assert!(client.read(8192, 4096) == Ok(vec![9; 4096]));
             if name == "vm3" {
-                assert_eq!(remove(&rig, "vm2"), Ok(()));
+                assert_eq!(rig.remove("vm2", true), Ok(()));
             }
             client.leave();
         }
@@ -380,7 +374,7 @@ fn volumes_come_and_go_on_all_threads_while_others_serve() {
                 let mut client = rig.client(&config.name);
                 assert!(client.read(4096, 4096) == Ok(pattern(4096, 4096)), "round {round}");
                 client.ask(8192, 4096);
-                assert_eq!(remove(&rig, &config.name), Ok(()));
+                assert_eq!(rig.remove(&config.name, true), Ok(()));
             }
         }
         stop.store(true, Relaxed);

@@ -17,12 +17,6 @@ fn add(rig: &Rig, config: VolumeConfig) -> Result<(), CommandErrorKind> {
     })
 }
 
-fn remove(rig: &Rig, name: &str, force: bool) -> Result<(), CommandErrorKind> {
-    let name = name.to_owned();
-    rig.ask(|answer| Message::RemoveVolume { name, force, discard_dirty: false, answer })
-        .map_err(|error| error.kind)
-}
-
 fn set(rig: &Rig, name: &str, change: VolumeChange) -> Result<(), CommandErrorKind> {
     let name = name.to_owned();
     rig.ask(|answer| Message::SetVolume { name, change, answer }).map_err(|error| error.kind)
@@ -41,10 +35,10 @@ fn volumes_come_and_go_and_come_back_warm() {
         for _ in 0..3 {
             assert!(client.read(0, 262_144) == Ok(pattern(0, 262_144)));
         }
-        assert_eq!(remove(&rig, "vm2", false), Err(CommandErrorKind::Busy), "a client is there");
-        assert_eq!(remove(&rig, "vm2", true), Ok(()));
+        assert_eq!(rig.remove("vm2", false), Err(CommandErrorKind::Busy), "a client is there");
+        assert_eq!(rig.remove("vm2", true), Ok(()));
         assert!(client.is_closed());
-        assert_eq!(remove(&rig, "vm2", true), Err(CommandErrorKind::NotFound));
+        assert_eq!(rig.remove("vm2", true), Err(CommandErrorKind::NotFound));
         assert!(!rig.path("vm2.sock").exists());
         let free = OpenOptions { lock_wait: Duration::from_secs(5), ..OpenOptions::default() };
         Disk::open(&rig.path("vm2.raw"), &free).expect("its lock is gone");
@@ -87,7 +81,7 @@ fn what_can_not_be_added_leaves_nothing_behind() {
         with(&|c| c.share_max = Share::Bytes(0)),
     ] {
         assert_eq!(add(&rig, config), Ok(()));
-        assert_eq!(remove(&rig, "vm2", true), Ok(()));
+        assert_eq!(rig.remove("vm2", true), Ok(()));
     }
     assert_eq!(add(&rig, twin), Err(CommandErrorKind::Busy), "one file, two volumes");
     assert_eq!(rig.status().volumes.len(), 1);
