@@ -4,10 +4,10 @@
 use crate::served;
 use axum::Router;
 use cinnabar_config::ApiConfig;
+use cinnabar_config::messages::{DataStatus, Message, Waker, channel};
 use cinnabar_control::peer::Peer;
 use cinnabar_control::server::{Listen, serve};
 use cinnabar_control::{Control, Phase, http};
-use cinnabar_messages::{DataStatus, Message, Waker, channel};
 use std::cell::Cell;
 use std::future::pending;
 use std::os::unix::fs::PermissionsExt;

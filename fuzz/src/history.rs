@@ -1,7 +1,7 @@
 //! The file of the history: no panic, and what is accepted is written as the same again.
 
 use crate::input::Input;
-use cinnabar_history::{decode, encode};
+use cinnabar_config::history::{decode, encode};
 
 const HEAD: usize = 24;
 

@@ -1,12 +1,14 @@
 //! What the data plane of the target `api` serves: two volumes, so that there is something to draw.
 
+use cinnabar_config::messages::{
+    CacheStatus, DataStatus, ModeCause, SizeStatus, State, VolumeStatus,
+};
 use cinnabar_config::settings::VolumeConfig;
-use cinnabar_messages::{CacheStatus, DataStatus, ModeCause, SizeStatus, State, VolumeStatus};
+use cinnabar_config::status::latency::Latencies;
+use cinnabar_engine::seam::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::seam::health::Health;
+use cinnabar_engine::seam::volume::Warmth;
 use cinnabar_policy::planning::Totals;
-use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
-use cinnabar_seam::health::Health;
-use cinnabar_seam::volume::Warmth;
-use cinnabar_status::latency::Latencies;
 
 /// What the second one's name has, which would be more than text where it is not escaped.
 pub const MARKUP: &[u8] = b"<img src=x";

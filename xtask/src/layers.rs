@@ -12,98 +12,53 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     // What serves and operates.
     (
         "cinnabar",
-        &[
-            DAEMON, CONTROL, HISTORY, MANAGER, MESSAGES, STATUS, CONFIG, OFFLINE, BACKEND, ENGINE,
-            POLICY, TRACE, TEXT,
-        ],
+        &[DAEMON, CONTROL, MANAGER, CONFIG, BACKEND, WRITEBACK, ENGINE, POLICY, TRACE, TEXT],
     ),
     // What reads traces, simulates and measures. An example tells what the manager costs.
-    (
-        LAB,
-        &[
-            REPORT, BENCH, STUDY, SIM, EMBED, BACKEND, MODEL, ENGINE, POLICY, TRACE, TEXT, MANAGER,
-            MESSAGES, CONFIG,
-        ],
-    ),
+    (LAB, &[BENCH, STUDY, SIM, EMBED, BACKEND, ENGINE, POLICY, TRACE, TEXT, MANAGER, CONFIG]),
     // What serves; the command line starts it and talks to it.
     (
         DAEMON,
-        &[
-            CONTROL, MANAGER, MESSAGES, API, STATUS, CONFIG, WRITEBACK, TLS, FRONTEND, BACKEND,
-            DRIVER, MODEL, SHARDS, ENGINE, POLICY, QOS, TRACE,
-        ],
+        &[CONTROL, MANAGER, CONFIG, WRITEBACK, FRONTEND, BACKEND, DRIVER, ENGINE, POLICY, TRACE],
     ),
-    // What operators ask: knows the data plane by its messages.
-    (
-        CONTROL,
-        &[
-            PAGE, MANAGER, MESSAGES, HISTORY, API, STATUS, CONFIG, TLS, FRONTEND, SEAM, FORMAT,
-            POLICY, TRACE,
-        ],
-    ),
+    // What operators ask, and who may: knows the data plane by its messages.
+    (CONTROL, &[PAGE, MANAGER, CONFIG, FRONTEND, ENGINE, FORMAT, POLICY, TRACE]),
     // What people look at: reports in, HTML out; pure.
-    (PAGE, &[MANAGER, HISTORY, STATUS, CONFIG, CHART, SEAM, POLICY, TEXT]),
+    (PAGE, &[MANAGER, CONFIG, ENGINE, POLICY, TEXT]),
     // Who divides the cache among volumes: knows the data plane by its messages.
-    (MANAGER, &[MESSAGES, CONFIG, SEAM, POLICY]),
-    // What the control plane and the data plane say to each other.
-    (MESSAGES, &[STATUS, CONFIG, BACKEND, SEAM, POLICY, TRACE]),
-    // Who may use the control API over HTTP: knows neither its routes nor the daemon.
-    (API, &[]),
-    // What happened, made of statuses: pure, in bounded memory.
-    (HISTORY, &[STATUS, CONFIG, SEAM, FORMAT, POLICY]),
-    // What a daemon counts and measures, for operators: raw, as JSON, as metrics.
-    (STATUS, &[CONFIG, WRITEBACK, SEAM, POLICY, QOS]),
-    // What the operator asks for, checked before anything is opened.
-    (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, ENGINE, POLICY, QOS, TEXT]),
-    // Shows what the laboratory and the benchmarks found.
-    (REPORT, &[CHART, BENCH, STUDY, POLICY, TRACE, TEXT]),
-    // A program of `embed`'s: its storage with the cache in front of it.
-    (BENCH, &[STUDY, EMBED, BACKEND, DRIVER, MODEL, ENGINE, TRACE, TEXT]),
-    (OFFLINE, &[BACKEND, WRITEBACK, ENGINE, TEXT]),
+    (MANAGER, &[CONFIG, ENGINE, POLICY]),
+    // What the operator asks for, checked before anything is opened; what a daemon counts, and what has been;
+    // what the control plane and the data plane say to each other.
+    (CONFIG, &[WRITEBACK, FRONTEND, BACKEND, DRIVER, ENGINE, FORMAT, POLICY, TRACE, TEXT]),
+    // A program of `embed`'s: its storage with the cache in front of it. Shows what it found.
+    (BENCH, &[STUDY, EMBED, BACKEND, DRIVER, ENGINE, POLICY, TRACE, TEXT]),
     // A library for other programs, which take the place of the `cinnabar` binary; `bench` is such
     // a program.
-    (EMBED, &[DRIVER, BACKEND, MODEL, SHARDS, ENGINE]),
-    // Certificates, and the end of TLS for the clients of both.
-    (TLS, &[FRONTEND, SEAM]),
-    (FRONTEND, &[SEAM]),
-    (BACKEND, &[RADOS, DRIVER, WRITEBACK, MODEL, HYBRID, PLACEMENT, ENGINE, POLICY, TRACE]),
-    (MODEL, &[SEAM]),
+    (EMBED, &[DRIVER, BACKEND, ENGINE]),
+    // The servers, certificates, and the end of TLS for the clients of both.
+    (FRONTEND, &[ENGINE]),
+    (BACKEND, &[DRIVER, WRITEBACK, HYBRID, PLACEMENT, ENGINE, POLICY, TRACE]),
     // Faults are those of the engine; nothing that reads a trace or makes a plan is among them.
-    (SIM, &[DRIVER, SHARDS, ENGINE, QOS]),
-    (STUDY, &[SHARDS, ENGINE, POLICY, TRACE, TEXT]),
-    // Pure: its doors are traits, which the edges and the simulator open.
-    (DRIVER, &[WRITEBACK, SHARDS, ENGINE, QOS]),
+    (SIM, &[DRIVER, ENGINE]),
+    (STUDY, &[ENGINE, POLICY, TRACE, TEXT]),
+    // Pure: its doors are traits, which the edges and the simulator open. Who goes to a back end next is in it.
+    (DRIVER, &[WRITEBACK, ENGINE]),
     // The write log above the engine: pure as well. Its tests run the engine in the driver's pool.
-    (WRITEBACK, &[DRIVER, SHARDS, ENGINE]),
-    // Several engines as one cache.
-    (SHARDS, &[ENGINE]),
-    (ENGINE, &[SEAM, FORMAT]),
-    // The engine's ground floor: what goes in and out of it, and below that the bytes on disk.
-    (SEAM, &[FORMAT]),
+    (WRITEBACK, &[DRIVER, ENGINE]),
+    // With what goes in and out of it, and several of them as one cache; below it the bytes on disk.
+    (ENGINE, &[FORMAT]),
     (FORMAT, &[]),
     (POLICY, &[]),
-    // Who goes to a back end next; knows volumes by number and requests by token.
-    (QOS, &[]),
     // Where extents of a hybrid volume lie; knows objects by name and requests by token.
     (PLACEMENT, &[]),
-    // The same with I/O: pairs of pools, and the thread of a volume. Knows no guest and no cache. Its
+    // Pairs of pools, and the thread of a volume; objects of a Ceph cluster. Knows no guest and no cache. Its
     // tests have a cluster of the end-to-end tests.
-    (HYBRID, &[RADOS, PLACEMENT, E2E]),
-    // Objects of a Ceph cluster; knows nothing of volumes.
-    (RADOS, &[]),
+    (HYBRID, &[PLACEMENT, E2E]),
     (TRACE, &[]),
-    // Draws; knows nothing of what the numbers mean.
-    (CHART, &[TEXT]),
-    // Knows nothing of caches.
+    // Commands, tables, charts: knows nothing of caches.
     (TEXT, &[]),
     // Whatever reads bytes that nobody has checked.
-    (
-        "cinnabar-fuzz",
-        &[
-            CONTROL, MESSAGES, HISTORY, STATUS, CONFIG, SIM, WRITEBACK, FRONTEND, BACKEND, ENGINE,
-            SEAM, POLICY, TRACE,
-        ],
-    ),
+    ("cinnabar-fuzz", &[CONTROL, CONFIG, SIM, WRITEBACK, FRONTEND, BACKEND, ENGINE, POLICY, TRACE]),
     // The end-to-end tests know processes and sockets only.
     (E2E, &[]),
     // A tool for tests and benchmarks, started as a process.
@@ -111,46 +66,33 @@ const MAY_SEE: &[(&str, &[&str])] = &[
     ("xtask", &[E2E]),
 ];
 const LAB: &str = "cinnabar-lab";
-const API: &str = "cinnabar-api";
 const DAEMON: &str = "cinnabar-daemon";
 const CONTROL: &str = "cinnabar-control";
-const HISTORY: &str = "cinnabar-history";
 const MANAGER: &str = "cinnabar-manager";
-const MESSAGES: &str = "cinnabar-messages";
-const STATUS: &str = "cinnabar-status";
 const CONFIG: &str = "cinnabar-config";
-const REPORT: &str = "cinnabar-report";
-const CHART: &str = "cinnabar-chart";
 const BENCH: &str = "cinnabar-bench";
 const PAGE: &str = "cinnabar-page";
-const OFFLINE: &str = "cinnabar-offline";
 const TEXT: &str = "cinnabar-text";
 const EMBED: &str = "cinnabar-embed";
 const DRIVER: &str = "cinnabar-driver";
-const TLS: &str = "cinnabar-tls";
 const FRONTEND: &str = "cinnabar-frontend";
 const BACKEND: &str = "cinnabar-backend";
-const MODEL: &str = "cinnabar-model";
 const SIM: &str = "cinnabar-sim";
 const STUDY: &str = "cinnabar-study";
 const WRITEBACK: &str = "cinnabar-writeback";
-const SHARDS: &str = "cinnabar-shards";
 const E2E: &str = "e2e";
 const ENGINE: &str = "cinnabar-engine";
-const SEAM: &str = "cinnabar-seam";
 const FORMAT: &str = "cinnabar-format";
 const POLICY: &str = "cinnabar-policy";
 const HYBRID: &str = "cinnabar-hybrid";
 const PLACEMENT: &str = "cinnabar-placement";
-const QOS: &str = "cinnabar-qos";
-const RADOS: &str = "cinnabar-rados";
 const TRACE: &str = "cinnabar-trace";
 
 /// What neither program may link, by whatever way and with whatever features: the one that serves knows no
 /// laboratory, the laboratory no daemon.
 const MUST_NOT_LINK: &[(&str, &[&str])] = &[
-    ("cinnabar", &[LAB, BENCH, STUDY, SIM, REPORT, EMBED, "lzma-rust2", "rand_distr"]),
-    (LAB, &["cinnabar", DAEMON, CONTROL, MANAGER, PAGE, API, HISTORY, "axum", "hyper", "tokio"]),
+    ("cinnabar", &[LAB, BENCH, STUDY, SIM, EMBED, "lzma-rust2", "rand_distr"]),
+    (LAB, &["cinnabar", DAEMON, CONTROL, PAGE, "axum", "hyper", "tokio"]),
 ];
 
 /// Checks the whole workspace.

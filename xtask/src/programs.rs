@@ -13,8 +13,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Features of all that is only built with the libraries of Ceph.
-const WITH_CEPH: &str =
-    "cinnabar/ceph,cinnabar-backend/ceph,cinnabar-hybrid/ceph,cinnabar-rados/ceph";
+const WITH_CEPH: &str = "cinnabar/ceph,cinnabar-backend/ceph,cinnabar-hybrid/ceph";
 
 /// What cargo has linked.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -15,7 +15,7 @@ struct Ratchet {
 }
 
 /// Crates of the workspace, the tools beside them included.
-const CRATES: usize = 38;
+const CRATES: usize = 25;
 /// Lines of Rust that production compiles, tests left out.
 const LINES: usize = 201_000;
 /// Part of a maximum that may lie idle, in percent, before it must be lowered.

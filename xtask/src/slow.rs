@@ -91,16 +91,18 @@ pub(crate) const SLOW: &[Slow] = &[
         tests: &[
             "long::a_hundred_mib_and_a_byte_are_written_and_read_at_any_place",
             "pressure::the_longest_write_can_be_read_back",
+            "terminator::reload::a_certificate_that_will_not_do_changes_nothing",
+            "terminator::sessions::handshakes_that_stall_are_bounded_and_end",
             "vhost_migration::a_guest_arrives_as_it_was_whatever_happens_meanwhile",
             "vhost_migration::a_mark_never_comes_before_what_it_is_for",
         ],
     },
     Slow {
-        program: "cinnabar-history",
+        program: "cinnabar-config",
         tier: Tier::Ci,
         tests: &[
-            "tests::each_resolution_keeps_its_number_of_points_and_every_count",
-            "tests::the_bytes_of_a_full_history_are_bounded_and_come_back_the_same",
+            "history::tests::each_resolution_keeps_its_number_of_points_and_every_count",
+            "history::tests::the_bytes_of_a_full_history_are_bounded_and_come_back_the_same",
         ],
     },
     Slow {
@@ -178,14 +180,6 @@ pub(crate) const SLOW: &[Slow] = &[
             "spc1::it_hits_about_as_lru_does_and_spares_the_back_end",
             "spc1_published::clock_hits_as_published",
             "spc1_published::lru_hits_as_published",
-        ],
-    },
-    Slow {
-        program: "cinnabar-tls/it",
-        tier: Tier::Ci,
-        tests: &[
-            "reload::a_certificate_that_will_not_do_changes_nothing",
-            "sessions::handshakes_that_stall_are_bounded_and_end",
         ],
     },
 ];

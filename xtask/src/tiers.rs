@@ -33,7 +33,7 @@ const OWN_HARNESS: &str = "cinnabar-embed/it";
 const TIMES: &str = "CINNABAR_TIMES";
 
 /// Programs whose tests mostly wait: for files, time-outs, other processes.
-const WAITING: [&str; 12] = [
+const WAITING: [&str; 11] = [
     "cinnabar/it",
     "cinnabar-backend",
     "cinnabar-backend/it",
@@ -45,7 +45,6 @@ const WAITING: [&str; 12] = [
     "cinnabar-frontend/it",
     "cinnabar-hybrid",
     "cinnabar-hybrid/it",
-    "cinnabar-tls/it",
 ];
 /// Tests of such a program that run at a time.
 const THREADS_WAITING: &str = "4";

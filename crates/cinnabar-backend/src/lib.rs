@@ -15,7 +15,7 @@
 //! * [`work`]: the engine's I/O requests as jobs; [`format`](mod@format): a fresh cache device.
 //! * [`write_memory`]: where writes are acknowledged from memory that outlives the daemon.
 //! * [`spec`]: [`BackendSpec`], the strings `file:vm1.raw`, `nbd:unix:vm1.sock`, `rbd:pool/image`,
-//!   `hybrid:fast=PATH,slow=PATH` and `sim:filer,seed=1:file:vm1.raw`. The models that the last one names are `cinnabar-model`'s;
+//!   `hybrid:fast=PATH,slow=PATH` and `sim:filer,seed=1:file:vm1.raw`. The models that the last one names are `cinnabar-backend`'s;
 //!   nothing here applies them.
 
 pub mod claim;
@@ -27,6 +27,7 @@ pub mod generations;
 pub mod hybrid;
 pub mod lineage;
 pub mod memory;
+pub mod model;
 pub mod nbd;
 pub mod port;
 pub mod proof;

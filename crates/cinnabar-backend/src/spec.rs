@@ -2,9 +2,9 @@
 //! `sim:filer,seed=1:file:vm1.raw`.
 
 use crate::hybrid::{HybridSpec, HybridSpecError};
+use crate::model::{SettingError, SimSpec};
 use crate::nbd::{NbdSpec, NbdSpecError, NbdUriError, uri};
 use crate::rbd::{RbdSpec, RbdSpecError};
-use cinnabar_model::{SettingError, SimSpec};
 use std::path::{Path, PathBuf};
 
 /// Longest text.

@@ -2,10 +2,10 @@
 //! does.
 
 use crate::memory::Memory;
+use crate::model::OpKind;
 use crate::port::JobOp;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::{IoOp, Slices};
-use cinnabar_model::OpKind;
 
 /// What an I/O is, for a model and for a log.
 #[derive(Clone, Copy, Debug)]

@@ -12,5 +12,6 @@ pub mod drive;
 pub mod latency;
 pub mod meter;
 pub mod replay;
+pub mod report;
 pub mod spc1;
 pub mod target;

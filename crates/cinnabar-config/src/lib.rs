@@ -7,14 +7,17 @@ mod control_api;
 pub mod diff;
 mod error;
 mod file;
+pub mod history;
 pub mod looks;
 mod manager;
+pub mod messages;
 pub mod parent;
 pub mod peer;
 mod planned;
 pub mod qos;
 mod sections;
 pub mod settings;
+pub mod status;
 #[cfg(test)]
 mod tests;
 pub mod tls;

@@ -2,8 +2,8 @@
 
 use super::error::SettingError;
 use super::values::size_or;
-use cinnabar_qos::limits::{IOPS_MAX, WEIGHT_MAX};
-use cinnabar_qos::{Settings, SettingsError};
+use cinnabar_driver::qos::limits::{IOPS_MAX, WEIGHT_MAX};
+use cinnabar_driver::qos::{Settings, SettingsError};
 
 /// Longest name of a group of volumes: the path of a socket fits.
 const QOS_GROUP_BYTES_MAX: usize = 255;

@@ -3,6 +3,7 @@
 //! Made by the configuration and the control API, used by the data plane.
 
 use super::planned::ManagerConfig;
+use cinnabar_driver::qos::Settings;
 use cinnabar_engine::Endurance;
 use cinnabar_engine::units::BLOCK_BYTES;
 pub use cinnabar_frontend::SocketAccess;
@@ -12,7 +13,6 @@ pub use cinnabar_frontend::TlsAccess;
 pub use cinnabar_frontend::nbd::Address as NbdAddress;
 /// What ends TLS for NBD clients.
 pub use cinnabar_frontend::nbd::StartTls;
-use cinnabar_qos::Settings;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;

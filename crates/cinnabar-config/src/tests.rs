@@ -3,9 +3,9 @@
 use super::{ApiConfig, Config, ConfigError, ManagerConfig, Subject, file};
 use crate::settings::{Ack, EvictionMode, IoMode, NbdAddress, QosGroupConfig, Share, VolumeMode};
 use crate::volume::VolumeInput;
+use cinnabar_driver::qos::Settings;
 use cinnabar_engine::Endurance;
 use cinnabar_policy::sizing::Allocator;
-use cinnabar_qos::Settings;
 use cinnabar_text::toml_reader::Source;
 use std::path::Path;
 use std::time::Duration;

@@ -5,24 +5,24 @@
 use super::describe::{self, Asks, Changes, ChangesNamed};
 use super::observer::Observer;
 use super::{Control, Phase, actions, events, history, migrate, policy, recordings, reload, warm};
+pub use crate::access::ErrorBody;
 use axum::extract::rejection::{PathRejection, QueryRejection};
 use axum::extract::{Path, Query, Request, State};
 use axum::http::{Method, StatusCode};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse, Json, Response};
 use axum::{Router, body::Bytes};
-pub use cinnabar_api::ErrorBody;
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use cinnabar_config::looks::Looks;
+use cinnabar_config::messages::{
+    CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
+};
 use cinnabar_config::qos::{fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
+use cinnabar_config::status::report::{StatusReport, VolumeReport};
 use cinnabar_config::units::parse_share;
 use cinnabar_config::volume::{check_ack, check_order, one_of};
 use cinnabar_config::{SettingError, VolumeInput};
-use cinnabar_messages::{
-    CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
-};
-use cinnabar_seam::units::BLOCK_BYTES;
-use cinnabar_status::report::{StatusReport, VolumeReport};
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::path::PathBuf;

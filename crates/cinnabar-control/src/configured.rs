@@ -2,7 +2,7 @@
 
 use super::Control;
 use cinnabar_config::Config;
-use cinnabar_messages::{CommandError, CommandErrorKind, VolumeConfig};
+use cinnabar_config::messages::{CommandError, CommandErrorKind, VolumeConfig};
 use std::sync::PoisonError;
 use std::time::Duration;
 

@@ -2,11 +2,11 @@
 
 use super::api::{ErrorBody, routes};
 use super::recordings::Word;
+use crate::access::complete;
+pub(super) use crate::access::{Asks, Changes, ChangesNamed};
 use axum::http::header;
 use axum::response::IntoResponse;
-use cinnabar_api::complete;
-pub(super) use cinnabar_api::{Asks, Changes, ChangesNamed};
-use cinnabar_history::EventReport;
+use cinnabar_config::history::EventReport;
 use std::sync::LazyLock;
 use utoipa::OpenApi;
 use utoipa::openapi::OpenApi as Description;

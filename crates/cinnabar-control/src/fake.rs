@@ -1,16 +1,16 @@
 //! A data plane for tests: it has volumes, and does as it is told.
 
 use super::{Control, Phase};
-use cinnabar_config::settings::{VolumeChange, VolumeConfig};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     AnswerTo, CacheStatus, CommandError, CommandErrorKind, Commands, DataStatus, Message,
     ModeCause, SizeStatus, State, VolumeStatus, Waker, channel,
 };
+use cinnabar_config::settings::{VolumeChange, VolumeConfig};
+use cinnabar_config::status::latency::Latencies;
+use cinnabar_engine::seam::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::seam::health::Health;
+use cinnabar_engine::seam::volume::Warmth;
 use cinnabar_policy::planning::Totals;
-use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
-use cinnabar_seam::health::Health;
-use cinnabar_seam::volume::Warmth;
-use cinnabar_status::latency::Latencies;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

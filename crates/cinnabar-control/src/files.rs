@@ -2,7 +2,7 @@
 //! longer than a while, for other commands wait meanwhile.
 
 use super::Control;
-use cinnabar_messages::{CommandError, CommandErrorKind};
+use cinnabar_config::messages::{CommandError, CommandErrorKind};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,8 +1,8 @@
 //! Clients that ask for the status and leave: over HTTP every account of the host may.
 
 use super::{Control, PLANS_MAX, Phase, STATUSES_MAX};
+use cinnabar_config::messages::{Message, Waker, channel};
 use cinnabar_manager::{Handle, Query};
-use cinnabar_messages::{Message, Waker, channel};
 use std::sync::Arc;
 use std::time::Duration;
 

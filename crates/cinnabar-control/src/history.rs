@@ -8,7 +8,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Query, State};
 use axum::response::Json;
 use cinnabar_config::SettingError;
-use cinnabar_history::{SamplesReport, Step};
+use cinnabar_config::history::{SamplesReport, Step};
 use serde::Deserialize;
 use std::sync::Arc;
 use utoipa::IntoParams;

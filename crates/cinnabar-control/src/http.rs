@@ -5,16 +5,16 @@ use super::Control;
 use super::api::{self, ready};
 use super::headers::strict;
 use super::ui;
+use crate::access::{Guard, Hosts};
 use axum::Router;
 use axum::extract::State;
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use cinnabar_api::{Guard, Hosts};
 use cinnabar_config::ApiConfig;
-use cinnabar_status::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
-use cinnabar_status::metrics::render;
+use cinnabar_config::status::exposition::{OPENMETRICS, TEXT, text_of, wants_openmetrics};
+use cinnabar_config::status::metrics::render;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -40,8 +40,8 @@ pub fn router(control: &Arc<Control>, allowed_hosts: &[String], api: Option<&Api
     };
     let guard = Arc::new(Guard::new(Hosts::new(allowed_hosts.iter().cloned()), token_file));
     routes
-        .layer(from_fn(cinnabar_api::same_site))
-        .layer(from_fn_with_state(guard, cinnabar_api::guard))
+        .layer(from_fn(crate::access::same_site))
+        .layer(from_fn_with_state(guard, crate::access::guard))
         .layer(from_fn(strict))
 }
 
@@ -50,7 +50,7 @@ pub fn router(control: &Arc<Control>, allowed_hosts: &[String], api: Option<&Api
 pub fn peers(control: &Arc<Control>, token_file: &Path) -> Router {
     let guard = Arc::new(Guard::of_all(token_file.to_owned()));
     let routes = api::finished(api::peer_routes(), Arc::clone(control));
-    routes.layer(from_fn_with_state(guard, cinnabar_api::guard)).layer(from_fn(strict))
+    routes.layer(from_fn_with_state(guard, crate::access::guard)).layer(from_fn(strict))
 }
 
 async fn metrics(State(control): State<Arc<Control>>, headers: HeaderMap) -> Response {

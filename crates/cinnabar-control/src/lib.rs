@@ -7,6 +7,7 @@
 // They panic where stdout or stderr can't be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
+pub mod access;
 mod accounts;
 pub mod actions;
 pub mod api;
@@ -43,10 +44,12 @@ pub mod warm;
 use self::configured::Configured;
 use self::observer::Observer;
 use self::reload::ReloadListener;
+use cinnabar_config::messages::recording::RECORDINGS_MAX;
+use cinnabar_config::messages::{
+    AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message,
+};
+use cinnabar_frontend::tls::Tls;
 use cinnabar_manager::{Handle, Query};
-use cinnabar_messages::recording::RECORDINGS_MAX;
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Commands, DataStatus, Message};
-use cinnabar_tls::Tls;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};

@@ -4,7 +4,7 @@ use super::headers::OF_ALL;
 use super::server::{AddressListener, serve};
 use super::{Control, Phase, describe, http};
 use cinnabar_config::ApiConfig;
-use cinnabar_messages::{DataStatus, Message, Waker, channel};
+use cinnabar_config::messages::{DataStatus, Message, Waker, channel};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde_json::Value;

@@ -6,7 +6,7 @@ use super::places::Places;
 use super::server::{AddressListener, CONNECTIONS_MAX, Listen};
 use cinnabar_config::HttpTls;
 use cinnabar_frontend::nbd::TlsAccess;
-use cinnabar_tls::{Clients, Tls, TlsStream};
+use cinnabar_frontend::tls::{Clients, Tls, TlsStream};
 use std::io;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, PoisonError};

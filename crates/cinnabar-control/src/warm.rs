@@ -10,7 +10,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::header;
 use axum::response::{IntoResponse, Json};
 use cinnabar_config::SettingError;
-use cinnabar_messages::{HotPage, Message};
+use cinnabar_config::messages::{HotPage, Message};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 use std::sync::Arc;

@@ -7,22 +7,22 @@ use super::signals::Signals;
 use super::stray_signals;
 use crate::http_address::HttpAddress;
 use crate::{dataplane, open_files};
-use cinnabar_api::{Token, TokenError};
+use cinnabar_config::messages::pulse::Pulse;
+use cinnabar_config::messages::taps::Feeds;
+use cinnabar_config::messages::{
+    CommandError, CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError,
+    StartErrorKind, StopReport, Subject,
+};
 use cinnabar_config::settings::StartTls;
 use cinnabar_config::{Config, ControlConfig, HttpTls};
+use cinnabar_control::access::{Token, TokenError};
 use cinnabar_control::reload::ReloadListener;
 use cinnabar_control::reload::report::{ReloadInput, ReloadReport};
 use cinnabar_control::server::{AddressListener, Router, serve};
 use cinnabar_control::socket::{ControlSocket, SocketError};
 use cinnabar_control::tls::TlsListener;
 use cinnabar_control::{Control, Phase, api, http, observer};
-use cinnabar_messages::pulse::Pulse;
-use cinnabar_messages::taps::Feeds;
-use cinnabar_messages::{
-    CommandError, CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError,
-    StartErrorKind, StopReport, Subject,
-};
-use cinnabar_tls::{Files, Terminator, Tls, TlsError};
+use cinnabar_frontend::tls::{Files, Terminator, Tls, TlsError};
 use sd_notify::NotifyState;
 use std::io::IsTerminal;
 use std::net::SocketAddr;
@@ -487,7 +487,7 @@ fn own_pulse() -> Pulse {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_messages::{MESSAGES_MAX, Waker, channel};
+    use cinnabar_config::messages::{MESSAGES_MAX, Waker, channel};
 
     #[derive(Debug)]
     struct Nobody;

@@ -3,8 +3,8 @@
 //! From a thread of its own, for the manager's socket may be full, and the control thread waits for nothing.
 
 use crate::watchdog::{Round, Watchdog};
+use cinnabar_config::messages::pulse::Pulse;
 use cinnabar_control::Control;
-use cinnabar_messages::pulse::Pulse;
 use sd_notify::NotifyState;
 use std::fmt::Write;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 //! that does not turn serves its guests no more, and no later one of them will. So each is asked again
 //! and again, and one that does not answer within a bound is *late*.
 
-use cinnabar_messages::pulse::Pulse;
+use cinnabar_config::messages::pulse::Pulse;
 use std::time::{Duration, Instant};
 
 /// See the module. The time is its caller's.
@@ -75,7 +75,7 @@ impl Watchdog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_messages::pulse::Beat;
+    use cinnabar_config::messages::pulse::Beat;
     use std::sync::{Arc, Mutex};
 
     const LATE: Duration = Duration::from_secs(30);

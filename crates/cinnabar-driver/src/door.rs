@@ -17,9 +17,9 @@
 //! The thread that has taken turns last knows when the next limit lets something through, of
 //! whichever volume, and asks again then.
 
+use crate::qos::{Admitted, ClientId, Dispatch, Op, Refusal, Request, Scheduler, Ticket};
 use cinnabar_engine::mutant::{Mutant, Mutants};
 use cinnabar_engine::units::Instant;
-use cinnabar_qos::{Admitted, ClientId, Dispatch, Op, Refusal, Request, Scheduler, Ticket};
 use slab::Slab;
 
 /// An I/O that is under way for longer than this, in ns, takes no place any more.

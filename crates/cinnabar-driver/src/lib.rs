@@ -35,6 +35,7 @@ pub mod lost_ranges;
 pub mod ownership;
 pub mod pending_proofs;
 pub mod pool;
+pub mod qos;
 pub mod returning;
 pub mod shard;
 pub mod silence;

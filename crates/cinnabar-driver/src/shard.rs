@@ -7,12 +7,12 @@
 use crate::health_news::HealthNews;
 use crate::lost_ranges::bounded;
 use cinnabar_engine::mutant::{Mutant, Mutants};
+use cinnabar_engine::shards::OWN_COMMAND;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{
     Action, Command, Engine, Event, IoDone, IoError, IoId, IoOp, IoRequest, Op, Payload, Reply,
     Request, RequestId, Target,
 };
-use cinnabar_shards::OWN_COMMAND;
 
 /// The doors of a shard: where its I/O, its replies and its wake-ups go.
 pub trait ShardIo<P> {

@@ -20,14 +20,15 @@ mod outbox;
 pub mod prefetch;
 mod probation;
 mod rehearsal;
+pub mod seam;
 mod sequential;
+pub mod shards;
 mod store;
 pub mod volume;
 
+pub use crate::seam::{counters, health, limits, plan, units};
 pub use cinnabar_format as metadata;
 pub use cinnabar_format::descriptor::mix;
-pub use cinnabar_seam as seam;
-pub use cinnabar_seam::{counters, health, limits, plan, units};
 
 pub use bounds::{Bound, Bounds, Crossings};
 pub use config::{Admission, Config, Endurance, Eviction};

@@ -3,11 +3,11 @@
 use crate::counters::VolumeCounters;
 use crate::inflight::RangeLocks;
 use crate::plan::Mode;
+pub use crate::seam::volume::{Belief, DropReason, Recorded, VolumeSpec, Warmth};
 use crate::seam::{IoError, RequestId};
 use crate::sequential::{Detector, Stripes};
 use crate::units::ByteSpan;
 pub use cinnabar_format::proof::ProofToken;
-pub use cinnabar_seam::volume::{Belief, DropReason, Recorded, VolumeSpec, Warmth};
 
 /// Where a volume is in its life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

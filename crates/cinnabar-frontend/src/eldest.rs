@@ -5,7 +5,7 @@
 //! pass, and tries again later.
 
 use crate::load::Rank;
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::units::Instant;
 
 /// How long one may hold up others: requests that end at all have ended by then.
 pub(crate) const TURN_NS: u64 = 10_000_000_000;

@@ -10,6 +10,7 @@ mod peer;
 mod request;
 mod socket;
 mod table;
+pub mod tls;
 pub mod vhost;
 mod warnings;
 

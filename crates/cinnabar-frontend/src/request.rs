@@ -1,7 +1,7 @@
 //! Requests on their way to the engine, and answers on their way back.
 
-use cinnabar_seam::Op;
-use cinnabar_seam::units::ByteSpan;
+use cinnabar_engine::seam::Op;
+use cinnabar_engine::seam::units::ByteSpan;
 use std::any::Any;
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use std::sync::Arc;
 pub struct ExportId(pub u32);
 
 /// Names a request until it is answered; fits a
-/// [`RequestId`](cinnabar_seam::RequestId). Never 0, never reused.
+/// [`RequestId`](cinnabar_engine::seam::RequestId). Never 0, never reused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(pub u64);
 

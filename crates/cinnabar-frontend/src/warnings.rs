@@ -1,6 +1,6 @@
 //! Bounds what hostile clients can write into the log.
 
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::units::Instant;
 
 /// Warnings about clients logged in one second; more are only counted.
 const WARNINGS_PER_SECOND: u32 = 20;

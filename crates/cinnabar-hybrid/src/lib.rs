@@ -10,6 +10,7 @@
 
 pub mod buffers;
 pub mod check;
+pub mod librados;
 pub mod local;
 pub mod pools;
 pub mod rados;

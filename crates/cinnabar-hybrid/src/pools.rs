@@ -15,8 +15,8 @@
 //!   parts of both; but one that fails with [`OpError::Missing`] has made no object.
 
 use crate::buffers::Buffers;
+use crate::librados::standing::SeenLock;
 use cinnabar_placement::{Device, Header, HeaderError, Object, Pool, Record, RecordError};
-use cinnabar_rados::standing::SeenLock;
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
 use std::ops::Range;

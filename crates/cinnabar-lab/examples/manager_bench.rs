@@ -3,10 +3,10 @@
 //! `cargo xtask bench manager`.
 
 use cinnabar_config::ManagerConfig;
+use cinnabar_config::messages::taps::{Watched, taps};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Config, Op};
 use cinnabar_manager::watch::Watch;
-use cinnabar_messages::taps::{Watched, taps};
 use cinnabar_policy::reuse::Filter;
 use cinnabar_study::instant::plain_volume;
 use cinnabar_study::{CacheSetup, InstantCache};

@@ -3,10 +3,10 @@
 
 use super::share::Seen;
 use cinnabar_config::ManagerConfig;
-use cinnabar_config::units::show_share;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, CommandErrorKind, DataStatus, Share, State, VolumeConfig, VolumeStatus,
 };
+use cinnabar_config::units::show_share;
 use cinnabar_policy::planning::{Actuator, Bounds, Limits, Target, Wanted};
 use std::collections::BTreeMap;
 

@@ -3,7 +3,7 @@
 use super::budget::Budget;
 use super::thread::Manager;
 use cinnabar_config::ManagerConfig;
-use cinnabar_messages::{CommandError, Message};
+use cinnabar_config::messages::{CommandError, Message};
 
 impl Manager {
     /// Takes these keys of `[manager]`. They count from the next plan on; pins stay.
@@ -80,8 +80,8 @@ mod tests {
     use crate::report::PlanReport;
     use crate::thread::PlanListener;
     use cinnabar_config::diff::{LIVE_MANAGER_KEYS, manager_keys};
-    use cinnabar_messages::taps::taps;
-    use cinnabar_messages::{Waker, channel};
+    use cinnabar_config::messages::taps::taps;
+    use cinnabar_config::messages::{Waker, channel};
     use cinnabar_policy::sizing::Allocator;
     use std::sync::Arc;
     use std::time::{Duration, Instant};

@@ -3,8 +3,8 @@
 use super::report::{ExplainReport, NeighbourReport, PlanReport, ReasonReport, ShareReport};
 use super::share::fine_curve;
 use super::thread::Manager;
+use cinnabar_config::messages::{CommandError, CommandErrorKind, DataStatus, VolumeStatus};
 use cinnabar_config::units::show_size;
-use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, VolumeStatus};
 
 /// Sizes of the curve of a volume that is explained.
 const CURVE_POINTS: u64 = 64;

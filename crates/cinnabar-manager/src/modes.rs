@@ -2,7 +2,7 @@
 
 use super::share::Seen;
 use cinnabar_config::ManagerConfig;
-use cinnabar_messages::{CommandError, DataStatus, State, VolumeChange, VolumeMode};
+use cinnabar_config::messages::{CommandError, DataStatus, State, VolumeChange, VolumeMode};
 use cinnabar_policy::planning::Target;
 use cinnabar_policy::sizing::{Allocator, WritePolicy};
 use std::collections::BTreeMap;

@@ -7,11 +7,13 @@ use super::report::{HistoryReport, PinReport, PlanReport, PricesReport, ShareRep
 use super::share::{Beside, Seen, share_report};
 use super::thread::Manager;
 use super::watch::Ended;
-use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, Message, Share, State};
+use cinnabar_config::messages::{
+    CommandError, CommandErrorKind, DataStatus, Message, Share, State,
+};
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 use cinnabar_policy::planning::{Part, Rules, Target};
 use cinnabar_policy::reuse::SampledCurves;
 use cinnabar_policy::sizing::Allocator;
-use cinnabar_seam::units::BLOCK_BYTES;
 use std::collections::BTreeMap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -352,7 +354,7 @@ impl Manager {
 }
 
 /// Read blocks that hit, and all.
-fn hits_of(volume: &cinnabar_messages::VolumeStatus) -> (String, [u64; 2]) {
+fn hits_of(volume: &cinnabar_config::messages::VolumeStatus) -> (String, [u64; 2]) {
     let counters = &volume.counters;
     (volume.config.name.clone(), [counters.read_hits, counters.blocks_read])
 }

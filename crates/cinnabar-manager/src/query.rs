@@ -2,7 +2,7 @@
 
 use super::report::{ExplainReport, HistoryReport, PlanReport};
 use cinnabar_config::ManagerConfig;
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Share};
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, Share};
 use cinnabar_policy::sizing::Allocator;
 use std::sync::mpsc::{self, Receiver, SyncSender, TrySendError};
 use std::time::Duration;

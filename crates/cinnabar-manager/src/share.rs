@@ -1,11 +1,11 @@
 //! What is said of a volume's part of a plan.
 
 use super::report::{CurvePoint, MixReport, ShareReport};
-use cinnabar_messages::VolumeStatus;
+use cinnabar_config::messages::VolumeStatus;
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 use cinnabar_policy::planning::{Part, Target};
 use cinnabar_policy::reuse::SampledCurves;
 use cinnabar_policy::sizing::WritePolicy;
-use cinnabar_seam::units::BLOCK_BYTES;
 
 /// What is looked at beyond a volume's target.
 const NEXT_BLOCKS: u64 = (1 << 30) / BLOCK_BYTES;

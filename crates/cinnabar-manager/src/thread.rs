@@ -8,8 +8,8 @@ use super::query::{Handle, Query};
 use super::report::PlanReport;
 use super::watch::Watch;
 use cinnabar_config::ManagerConfig;
-use cinnabar_messages::taps::Feeds;
-use cinnabar_messages::{AnswerTo, CommandError, Commands, DataStatus, Message};
+use cinnabar_config::messages::taps::Feeds;
+use cinnabar_config::messages::{AnswerTo, CommandError, Commands, DataStatus, Message};
 use cinnabar_policy::planning::MeasuredPrices;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -167,7 +167,7 @@ impl Manager {
                 Err(TryRecvError::Closed) => return Err(CommandError::gone()),
                 Err(TryRecvError::Empty) if Instant::now() >= until => {
                     let message = "the data plane does not answer";
-                    let kind = cinnabar_messages::CommandErrorKind::Busy;
+                    let kind = cinnabar_config::messages::CommandErrorKind::Busy;
                     return Err(CommandError::new(kind, message, "look at the daemon's log"));
                 }
                 Err(TryRecvError::Empty) => std::thread::sleep(DATA_STEP),

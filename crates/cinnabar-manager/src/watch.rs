@@ -5,7 +5,7 @@
 //! sorted by time. Then the intervals, and the plans, are those of a recording of the same requests.
 
 use cinnabar_config::ManagerConfig;
-use cinnabar_messages::taps::{Access, Counts, Feeds, SLOTS, Watched};
+use cinnabar_config::messages::taps::{Access, Counts, Feeds, SLOTS, Watched};
 use cinnabar_policy::planning::{Bounds, Closed, Interval, Part, Planning, Rules};
 use cinnabar_policy::reuse::SampledCurves;
 use std::collections::{BTreeMap, BTreeSet};

@@ -3,8 +3,8 @@
 use crate::data::Data;
 use crate::facts::size;
 use crate::html::{el, name, wrap};
-use cinnabar_status::raw::{LogHalfState, State};
-use cinnabar_status::report::{CacheReport, HealthReport, QosGroupReport, VolumeReport};
+use cinnabar_config::status::raw::{LogHalfState, State};
+use cinnabar_config::status::report::{CacheReport, HealthReport, QosGroupReport, VolumeReport};
 
 /// How soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -3,10 +3,10 @@
 use crate::range::Range;
 use crate::rates::Rates;
 use crate::window::Window;
-use cinnabar_history::{EventReport, Point};
+use cinnabar_config::history::{EventReport, Point};
+use cinnabar_config::status::raw::{DataStatus, VolumeStatus};
+use cinnabar_config::status::report::{StatusReport, VolumeReport};
 use cinnabar_manager::report::{ExplainReport, HistoryReport, PlanReport};
-use cinnabar_status::raw::{DataStatus, VolumeStatus};
-use cinnabar_status::report::{StatusReport, VolumeReport};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -7,8 +7,8 @@
 use crate::html::{escaped, in_url};
 use crate::rates::{Rate, Rates};
 use crate::words;
-use cinnabar_seam::units::BLOCK_BYTES;
-use cinnabar_status::report::{CacheReport, StatusReport, VolumeReport};
+use cinnabar_config::status::report::{CacheReport, StatusReport, VolumeReport};
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 use cinnabar_text::{Unit, percent};
 use serde::Serialize;
 use std::collections::BTreeMap;

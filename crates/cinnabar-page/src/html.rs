@@ -1,6 +1,6 @@
 //! Pieces of HTML: all text that is not the page's own goes through [`escaped`].
 
-pub(crate) use cinnabar_chart::escaped;
+pub(crate) use cinnabar_text::chart::escaped;
 use std::fmt::Write;
 
 /// Characters of a name that are shown; the rest is in its title.
@@ -53,7 +53,7 @@ fn plain(text: &str) -> String {
     let is_mark = |c: char| {
         matches!(c, '\u{200B}'..='\u{200F}' | '\u{061C}' | '\u{FEFF}' | '\u{2060}' | '\u{00AD}')
     };
-    let shown = cinnabar_chart::visible_text(text);
+    let shown = cinnabar_text::chart::visible_text(text);
     shown.chars().map(|c| if is_mark(c) { '\u{FFFD}' } else { c }).collect()
 }
 

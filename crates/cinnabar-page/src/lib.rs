@@ -54,7 +54,7 @@ use std::sync::LazyLock;
 pub const SCRIPT: &str = include_str!("page.js");
 /// The one style sheet: the page's rules, and those of its charts.
 pub static STYLE: LazyLock<String> =
-    LazyLock::new(|| [include_str!("page.css"), cinnabar_chart::CSS].concat());
+    LazyLock::new(|| [include_str!("page.css"), cinnabar_text::chart::CSS].concat());
 
 /// Rows of a long table that are shown first.
 pub const ROWS_FIRST: usize = 50;

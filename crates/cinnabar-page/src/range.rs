@@ -1,6 +1,6 @@
 //! Of which time a view is: a word such as `1h`, or two moments; a link with it reproduces the view.
 
-use cinnabar_history::Step;
+use cinnabar_config::history::Step;
 
 /// Words, how far they reach back in milliseconds, and how they are shown.
 const WORDS: [(&str, u64, &str); 6] = [

@@ -1,8 +1,8 @@
 //! What happens now: the difference of two statuses a few seconds apart.
 
 use crate::window::Window;
+use cinnabar_config::status::raw::{DataStatus, VolumeStatus};
 use cinnabar_policy::planning::Totals;
-use cinnabar_status::raw::{DataStatus, VolumeStatus};
 use std::collections::BTreeMap;
 
 /// Of one volume, or of all together.

@@ -2,17 +2,19 @@
 
 use crate::*;
 use cinnabar_config::VolumeInput;
-use cinnabar_history::{EventKind, EventReport, Point};
+use cinnabar_config::history::{EventKind, EventReport, Point};
+use cinnabar_config::status::latency::{Latencies, LatencyRecorder};
+use cinnabar_config::status::raw::{
+    CacheStatus, DataStatus, ModeCause, SizeStatus, State, VolumeStatus,
+};
+use cinnabar_engine::seam::counters::{CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::seam::health::Health;
+use cinnabar_engine::seam::volume::Warmth;
 use cinnabar_manager::report::{
     CurvePoint, ExplainReport, HistoryReport, MixReport, NeighbourReport, PlanReport, ReasonReport,
     ShareReport,
 };
 use cinnabar_policy::planning::Totals;
-use cinnabar_seam::counters::{CacheCounters, RamBytes, VolumeCounters};
-use cinnabar_seam::health::Health;
-use cinnabar_seam::volume::Warmth;
-use cinnabar_status::latency::{Latencies, LatencyRecorder};
-use cinnabar_status::raw::{CacheStatus, DataStatus, ModeCause, SizeStatus, State, VolumeStatus};
 use std::path::Path;
 use std::sync::Arc;
 
@@ -140,7 +142,7 @@ fn share(name: &str, number: u64) -> ShareReport {
 }
 
 fn of(status: DataStatus, range: Range) -> Data {
-    let report = Arc::new(cinnabar_status::report::StatusReport::new(&status));
+    let report = Arc::new(cinnabar_config::status::report::StatusReport::new(&status));
     Data::new(NOW, Arc::new(status), report, range)
 }
 
@@ -233,7 +235,7 @@ fn names_of_others_are_shown_and_never_obeyed() {
     }
     let id = "volume-curve";
     let figure = figure(id, &data).expect("there is one");
-    cinnabar_chart::well_formed::assert_well_formed(&figure.svg());
+    cinnabar_text::chart::well_formed::assert_well_formed(&figure.svg());
     assert!(
         problem("No", &Trouble { message: HOSTILE.into(), hint: HOSTILE.into() }, "1", false)
             .contains("&lt;script&gt;")
@@ -308,21 +310,21 @@ fn a_live_view_hears_what_changed_alone() {
     assert_eq!((one.reads, one.hit_ratio, rates.ssd_bytes), (20.0, Some(0.5), 1_048_576.0));
     assert_eq!((other.iops, other.hit_ratio), (0.0, None));
     let of = |status: &DataStatus, rates: Option<&Rates>| {
-        let report = cinnabar_status::report::StatusReport::new(status);
+        let report = cinnabar_config::status::report::StatusReport::new(status);
         Facts::of(&Scope::Overview(10), &report, rates)
     };
     let (first, second) = (of(&before, Some(&rates)), of(&after, Some(&rates)));
     let changed: Vec<&str> = second.since(&first).into_keys().collect();
     assert_eq!(changed, ["cache:flash_written_bytes", "v:vm1:cached_blocks", "v:vm1:share_blocks"]);
     assert_eq!(second.get("v:vm1:now_hit_ratio").map(|fact| fact.text.as_str()), Some("50.0 %"));
-    let report = cinnabar_status::report::StatusReport::new(&after);
+    let report = cinnabar_config::status::report::StatusReport::new(&after);
     assert_eq!(Facts::of(&Scope::Cache, &report, None).get("v:vm1:state"), None);
 }
 
 #[test]
 fn a_number_that_is_gone_is_not_left_standing() {
     let status = status(vec![volume("vm1", 1000)]);
-    let report = cinnabar_status::report::StatusReport::new(&status);
+    let report = cinnabar_config::status::report::StatusReport::new(&status);
     let rates = Rates::between(&status, &status, 5.0).expect("time passed");
     let before = Facts::of(&Scope::Overview(10), &report, Some(&rates));
     let after = Facts::of(&Scope::Overview(10), &report, None);

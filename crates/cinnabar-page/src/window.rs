@@ -1,6 +1,6 @@
 //! What a volume, or the cache, did in a range: the sum of its samples.
 
-use cinnabar_history::Point;
+use cinnabar_config::history::Point;
 
 /// See the module. Counts of what samples say; times weighted by requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

@@ -1,8 +1,8 @@
 //! Words of the status, as they are written there, and as sentences.
 
 use cinnabar_config::settings::VolumeMode;
-use cinnabar_status::raw::State;
-use cinnabar_status::report::{VolumeReport, WarmthReport};
+use cinnabar_config::status::raw::State;
+use cinnabar_config::status::report::{VolumeReport, WarmthReport};
 
 /// As in the status.
 pub(crate) const fn state(state: State) -> &'static str {

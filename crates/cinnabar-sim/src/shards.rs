@@ -6,10 +6,10 @@ use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::shards::{ShardMap, Sharded};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{Action, AtRisk, Crossings, Event, Payload, Phases};
-use cinnabar_shards::{ShardMap, Sharded};
 use std::fmt::Debug;
 use std::ops::Add;
 

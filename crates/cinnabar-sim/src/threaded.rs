@@ -14,13 +14,13 @@ use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap, name_io};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
     Action, Answer, AtRisk, Command, Config, Crossings, Engine, Event, IoId, IoOp, IoRequest,
     Payload, Phases, Reply, Target, mix,
 };
-use cinnabar_shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap, name_io};
 
 /// What the threads have for a shard, and have of it.
 struct Desk<P> {

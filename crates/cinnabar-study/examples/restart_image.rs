@@ -16,12 +16,12 @@
 
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
+use cinnabar_engine::shards::ShardMap;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{
     Action, Answer, Command, Config, Engine, Event, IoDone, IoOp, IoRequest, Op, Phase, Request,
     RequestId, Slices, Target,
 };
-use cinnabar_shards::ShardMap;
 use cinnabar_study::instant::{Length, plain_volume};
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -10,6 +10,7 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 #[cfg(feature = "cli")]
+pub mod chart;
 pub mod cli;
 mod error;
 mod failure;

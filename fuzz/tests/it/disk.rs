@@ -1,7 +1,7 @@
 //! Valid pages of a cache device, and files of histories, as their encoders write them.
 
+use cinnabar_config::history::{History, encode};
 use cinnabar_fuzz::{metadata, served};
-use cinnabar_history::{History, encode};
 
 /// Some time, a multiple of every step, and what lies between two looks.
 const START_MS: u64 = 1_800_000_000_000;

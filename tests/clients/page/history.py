@@ -1,4 +1,4 @@
-"""Makes a history of a day, as the daemon keeps it in `history.bin` (crates/cinnabar-history/src/codec.rs).
+"""Makes a history of a day, as the daemon keeps it in `history.bin` (crates/cinnabar-config/src/history/codec.rs).
 
 Arguments: the file, how many volumes. Their names are `vm000`, `vm001` and so on.
 """

@@ -107,7 +107,7 @@ enum QosPart {
 fn qos(args: &QosArgs) -> Result<()> {
     let wants = |part| args.part.is_empty() || args.part.contains(&part);
     if wants(QosPart::Scheduler) {
-        example_of("cinnabar-qos", "qos_bench", &[])?;
+        example_of("cinnabar-driver", "qos_bench", &[])?;
     }
     if wants(QosPart::Daemon) {
         frontends::qos::run(args.rounds, args.seconds, args.size_mib)?;

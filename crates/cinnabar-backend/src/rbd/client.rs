@@ -15,7 +15,7 @@ use crate::port::{Done, FileId, Task};
 use crate::proof::ProofError;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::volume::ProofToken;
-use cinnabar_rados::standing::{SeenLock, Standing};
+use cinnabar_hybrid::librados::standing::{SeenLock, Standing};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::AsFd;
 use rustix::io::Errno;

@@ -3,7 +3,7 @@
 //! Nothing depends on it: one that is damaged, or of something else, is replaced, and one that can't be
 //! written costs the history of the time before a restart.
 
-use cinnabar_history::{BYTES_MAX, FileError, History, decode, encode};
+use cinnabar_config::history::{BYTES_MAX, FileError, History, decode, encode};
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;

@@ -11,10 +11,12 @@ mod tests;
 use super::Control;
 use super::peer::Peer;
 use super::places::{Place, Places};
-use cinnabar_history::{EventLog, EventReport, History, PlanEvent, SERIES_MAX, Step, Watcher};
+use cinnabar_config::history::{
+    EventLog, EventReport, History, PlanEvent, SERIES_MAX, Step, Watcher,
+};
+use cinnabar_config::messages::DataStatus;
 use cinnabar_manager::PlanListener;
 use cinnabar_manager::report::PlanReport;
-use cinnabar_messages::DataStatus;
 use file::HistoryFile;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};

@@ -1,7 +1,7 @@
 //! What an observer tells those who listen.
 
 use super::*;
-use cinnabar_history::EventKind;
+use cinnabar_config::history::EventKind;
 
 #[tokio::test]
 async fn places_are_bounded_and_news_wake_those_who_wait() {

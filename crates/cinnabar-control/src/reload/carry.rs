@@ -6,8 +6,8 @@
 use super::plan::Step;
 use super::report::{ChangeReport, ReloadState};
 use crate::Control;
+use cinnabar_config::messages::{CommandError, CommandErrorKind, Message};
 use cinnabar_manager::Query;
-use cinnabar_messages::{CommandError, CommandErrorKind, Message};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Semaphore;

@@ -10,10 +10,10 @@ use cinnabar_config::checks::{
     check_beside, check_control, check_minimums, check_order_in, check_write_log,
 };
 use cinnabar_config::looks::Looks;
+use cinnabar_config::messages::{CommandError, CommandErrorKind, DataStatus, VolumeConfig};
 use cinnabar_config::settings::{CacheConfig, Share};
 use cinnabar_config::volume::check_ack;
-use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, VolumeConfig};
-use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 
 /// Checks it, and gives what deserves a word. Waits for files.
 ///

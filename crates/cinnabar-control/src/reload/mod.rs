@@ -22,7 +22,7 @@ use axum::body::Bytes;
 use axum::extract::State;
 use axum::response::Json;
 use cinnabar_config::Config;
-use cinnabar_messages::{CommandError, CommandErrorKind, DataStatus, VolumeConfig};
+use cinnabar_config::messages::{CommandError, CommandErrorKind, DataStatus, VolumeConfig};
 use std::fmt;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;

@@ -7,11 +7,11 @@ use cinnabar_config::diff::{
     ANOTHER, LIVE_MANAGER_KEYS, LIVE_VOLUME_KEYS, cache_keys, change_of, control_keys,
     differ_elsewhere, group_names, manager_keys, tls_keys, volume_keys,
 };
-use cinnabar_config::settings::{Ack, CacheConfig, VolumeMode};
-use cinnabar_config::{Config, ManagerConfig};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, CommandErrorKind, DataStatus, State, VolumeChange, VolumeConfig, VolumeStatus,
 };
+use cinnabar_config::settings::{Ack, CacheConfig, VolumeMode};
+use cinnabar_config::{Config, ManagerConfig};
 use std::time::Duration;
 
 /// What the operator wants beside the file, and what has to be known of the host.

@@ -8,8 +8,8 @@ use crate::fake::Site;
 use axum::body::Body;
 use axum::extract::Request;
 use axum::http::StatusCode;
+use cinnabar_config::messages::{CommandError, State, WriteBackStatus};
 use cinnabar_config::settings::{Share, VolumeMode};
-use cinnabar_messages::{CommandError, State, WriteBackStatus};
 use hyper::service::Service;
 use hyper_util::service::TowerToHyperService;
 use std::sync::{Arc, Mutex};
@@ -213,7 +213,7 @@ async fn volumes_that_leave_the_file_go_only_if_asked_for_and_unused() {
         epochs: 1,
         destaged_bytes: 0,
         destaged_writes: 0,
-        pace: cinnabar_messages::PaceStatus::default(),
+        pace: cinnabar_config::messages::PaceStatus::default(),
         damaged: false,
         leaving: false,
         ack: cinnabar_config::settings::Ack::Durable,

@@ -44,7 +44,7 @@ impl Drawing {
             let _turn = turn;
             draw()
         });
-        drawn.await.map_err(|_| cinnabar_messages::CommandError::gone())?
+        drawn.await.map_err(|_| cinnabar_config::messages::CommandError::gone())?
     }
 }
 

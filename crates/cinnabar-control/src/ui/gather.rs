@@ -5,12 +5,12 @@ use crate::Control;
 use crate::policy::named;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use cinnabar_config::history::{EVENTS_MAX, Point};
+use cinnabar_config::messages::CommandError;
 use cinnabar_config::units::parse_size;
-use cinnabar_history::{EVENTS_MAX, Point};
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 use cinnabar_manager::report::HistoryReport;
-use cinnabar_messages::CommandError;
 use cinnabar_page::{Data, Range, Rates, Trouble, View, WhatIf, Window};
-use cinnabar_seam::units::BLOCK_BYTES;
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -241,7 +241,7 @@ fn last_rates(control: &Control, data: &Data) -> Option<Rates> {
         control
             .observer
             .history()
-            .points(volume, cinnabar_history::Step::Fine, since)
+            .points(volume, cinnabar_config::history::Step::Fine, since)
             .and_then(Iterator::last)
             .copied()
     };

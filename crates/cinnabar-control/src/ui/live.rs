@@ -10,7 +10,7 @@ use axum::extract::rejection::QueryRejection;
 use axum::extract::{Extension, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
-use cinnabar_history::Step;
+use cinnabar_config::history::Step;
 use cinnabar_page::{Scope, View};
 use serde::Deserialize;
 use std::fmt::Write;

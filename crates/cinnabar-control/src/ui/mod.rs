@@ -141,8 +141,8 @@ impl Problem {
     }
 }
 
-impl From<cinnabar_messages::CommandError> for Problem {
-    fn from(error: cinnabar_messages::CommandError) -> Self {
+impl From<cinnabar_config::messages::CommandError> for Problem {
+    fn from(error: cinnabar_config::messages::CommandError) -> Self {
         let trouble = Trouble { message: error.message, hint: error.hint };
         Self { code: StatusCode::SERVICE_UNAVAILABLE, title: "No answer", trouble }
     }

@@ -3,10 +3,10 @@
 use super::sampler::VIEWERS_MAX;
 use crate::headers::{KEPT, OF_ALL, OF_PAGE};
 use crate::tests::Site;
+use cinnabar_config::status::raw::{CacheStatus, DataStatus, SizeStatus, State};
+use cinnabar_engine::seam::counters::{CacheCounters, RamBytes};
+use cinnabar_engine::seam::health::Health;
 use cinnabar_policy::planning::Totals;
-use cinnabar_seam::counters::{CacheCounters, RamBytes};
-use cinnabar_seam::health::Health;
-use cinnabar_status::raw::{CacheStatus, DataStatus, SizeStatus, State};
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};

@@ -15,13 +15,13 @@ use super::clones;
 use super::control::command_error;
 use super::disks::{OpenedVolume, Taken};
 use super::plane::Plane;
-use cinnabar_config::peer::{check_movable, check_one_way};
-use cinnabar_engine::units::{Instant, SECTOR_BYTES};
-use cinnabar_frontend::nbd::{Export, ExportId};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     AnswerTo, CommandError, CommandErrorKind, NbdAddress, Peer, StartConfig, StartError,
     StartErrorKind, Subject, VolumeConfig, Waiting,
 };
+use cinnabar_config::peer::{check_movable, check_one_way};
+use cinnabar_engine::units::{Instant, SECTOR_BYTES};
+use cinnabar_frontend::nbd::{Export, ExportId};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;

@@ -8,9 +8,9 @@ use super::plane::Plane;
 use super::requests::GuestRequest;
 use super::volume::{Volume, VolumeIo};
 use cinnabar_backend::{Disk, Memory};
+use cinnabar_config::messages::{ParentStatus, StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use cinnabar_engine::{Failure, IoError, Op, Reply};
-use cinnabar_messages::{ParentStatus, StartError, StartErrorKind, Subject, VolumeConfig};
 use std::time::Duration;
 
 /// What is said of a clone of which the parent answers nothing any more.

@@ -7,16 +7,16 @@ use super::migrate::MoveChange;
 use super::plane::Plane;
 use super::volume::{Change, Fault, Volume};
 use cinnabar_backend::Memory;
+use cinnabar_config::messages::{
+    AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
+    VolumeConfig, VolumeMode,
+};
+use cinnabar_config::status::report::WarmthReport;
 use cinnabar_driver::{EndError, EndStep, Phase};
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_engine::volume::{ProofToken, Warmth};
 use cinnabar_engine::{Answer, Command, Failure, Reply, RequestId};
-use cinnabar_messages::{
-    AnswerTo, CommandError, CommandErrorKind, Message, StartError, StartErrorKind, VolumeChange,
-    VolumeConfig, VolumeMode,
-};
-use cinnabar_status::report::WarmthReport;
 use std::sync::Arc;
 use std::sync::mpsc::TryRecvError;
 use std::time::Duration;

@@ -14,10 +14,10 @@ use cinnabar_backend::disk::{
     CacheDisk, CacheOptions, Contents, Disk, DiskError, DiskErrorKind, Identity, OpenOptions,
     Progress, open_cache,
 };
-use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CacheConfig, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind, Subject,
 };
+use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;

@@ -13,12 +13,12 @@ use super::plane::Plane;
 use super::replace::SILENCE_MAX;
 use cinnabar_backend::Disk;
 use cinnabar_backend::work::What;
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
+use cinnabar_config::status::report::why;
 use cinnabar_driver::device_life::{DeviceBusy, DeviceError};
 use cinnabar_driver::{DevicePhase, DeviceStep};
 use cinnabar_engine::health::{Health, PassThroughReason};
 use cinnabar_engine::{Command, Failure};
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind};
-use cinnabar_status::report::why;
 use std::sync::Weak;
 use std::time::Duration;
 

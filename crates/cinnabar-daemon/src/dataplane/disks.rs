@@ -6,16 +6,16 @@ use super::writes::Known;
 use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::{Disk, DiskError, DiskErrorKind, Identity, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, StateError};
+use cinnabar_backend::model::SimSpec;
 use cinnabar_backend::nbd::NbdError;
 use cinnabar_backend::rbd::RbdError;
 use cinnabar_backend::spec::{Place, SpecError};
 use cinnabar_backend::{BackendSpec, Proof};
+use cinnabar_config::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_driver::ownership::Record;
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::ProofToken;
-use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
-use cinnabar_model::SimSpec;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 

@@ -9,9 +9,9 @@
 use super::clock::after;
 use super::plane::Plane;
 use super::volume::{Change, Fault, Volume};
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind};
 use std::time::Duration;
 
 /// How long a back end may finish nothing of what is under way, and then again until the operator is answered.

@@ -5,9 +5,9 @@
 use super::disks::{explain, with_path};
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk};
 use cinnabar_backend::format as device;
+use cinnabar_config::messages::{CacheConfig, StartError, StartErrorKind, Subject};
 use cinnabar_engine::metadata::superblock::{Geometry, GeometryError, Superblock};
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_messages::{CacheConfig, StartError, StartErrorKind, Subject};
 use std::ops::Range;
 
 /// Parts of a file that is made for a larger size than it has at first that get their space at once;

@@ -8,12 +8,12 @@ use super::guest_limits::{GuestLimits, Held};
 use super::plane::Pool;
 use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Interest, Port};
+use cinnabar_config::messages::CacheConfig;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, IoError};
 use cinnabar_frontend::nbd::{self, ExportId, Server};
 use cinnabar_frontend::vhost;
 use cinnabar_frontend::{Body, Incoming, Ready, Ticket, Token, Want};
-use cinnabar_messages::CacheConfig;
 use std::sync::Arc;
 
 /// What part of the RAM clients' requests may take by default, and how much at most.

@@ -7,11 +7,11 @@
 use super::background::Task;
 use super::control::{PendingCommand, failed};
 use super::plane::Plane;
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind};
 use std::sync::Arc;
 
 impl Plane {

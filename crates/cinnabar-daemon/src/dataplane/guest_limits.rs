@@ -7,11 +7,11 @@
 use super::front::Side;
 use super::volume::answer_by;
 use cinnabar_backend::Memory;
+use cinnabar_config::messages::VolumeConfig;
+use cinnabar_driver::qos::GuestLimit;
 use cinnabar_engine::Op;
 use cinnabar_engine::units::Instant;
 use cinnabar_frontend::{Command, ExportId, Incoming};
-use cinnabar_messages::VolumeConfig;
-use cinnabar_qos::GuestLimit;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 

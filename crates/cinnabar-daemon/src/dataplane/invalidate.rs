@@ -4,10 +4,10 @@ use super::background::Task;
 use super::control::{PendingCommand, failed};
 use super::plane::Plane;
 use cinnabar_backend::generations::StateError;
+use cinnabar_config::messages::{AnswerTo, ByteRange, CommandError, CommandErrorKind};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Command, Failure};
-use cinnabar_messages::{AnswerTo, ByteRange, CommandError, CommandErrorKind};
 
 impl Plane {
     /// Drops what is cached of a volume, attached or not.

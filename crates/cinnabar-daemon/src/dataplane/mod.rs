@@ -56,10 +56,10 @@ mod watch;
 mod worker;
 mod writes;
 
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
 };
-use cinnabar_status::faults;
+use cinnabar_config::status::faults;
 use plane::Plane;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
@@ -129,6 +129,6 @@ impl Drop for PortWaker {
 /// The queue of messages for a port's thread.
 fn message_queue(
     waker: cinnabar_backend::Waker,
-) -> (Commands, mpsc::Receiver<cinnabar_messages::Message>) {
+) -> (Commands, mpsc::Receiver<cinnabar_config::messages::Message>) {
     channel(Arc::new(PortWaker(waker)))
 }

@@ -7,10 +7,10 @@ use super::control::PendingCommand;
 use super::device;
 use super::plane::Plane;
 use super::worker::WorkerEvent;
+use cinnabar_config::messages::{StartConfig, StartError, StartErrorKind, Subject};
 use cinnabar_driver::Silence;
 use cinnabar_engine::metadata::superblock::Superblock;
 use cinnabar_engine::{Command, Failure, IoError};
-use cinnabar_messages::{StartConfig, StartError, StartErrorKind, Subject};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

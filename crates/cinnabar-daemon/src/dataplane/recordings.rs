@@ -4,12 +4,12 @@
 //! will serve it. Without a recording that costs a look at an empty list.
 
 use super::plane::Plane;
-use cinnabar_engine::Op;
-use cinnabar_engine::units::Instant;
-use cinnabar_messages::recording::{
+use cinnabar_config::messages::recording::{
     BUFFER_REQUESTS, Ending, Intervals, RECORDINGS_MAX, Recording, Tap, buffer,
 };
-use cinnabar_messages::{CommandError, CommandErrorKind};
+use cinnabar_config::messages::{CommandError, CommandErrorKind};
+use cinnabar_engine::Op;
+use cinnabar_engine::units::Instant;
 use cinnabar_trace::{Op as TraceOp, Record};
 
 /// In place of the number of a volume that is not recorded.
@@ -208,8 +208,8 @@ fn in_words_of_a_trace<P>(op: &Op<P>) -> Option<(TraceOp, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use cinnabar_config::messages::recording::{Feed, Look};
     use cinnabar_engine::units::ByteSpan;
-    use cinnabar_messages::recording::{Feed, Look};
 
     const SECOND: Instant = Instant(1_000_000_000);
 

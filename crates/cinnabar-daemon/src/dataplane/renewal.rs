@@ -20,13 +20,13 @@ use super::control::PendingCommand;
 use super::plane::Plane;
 use super::volume::{Change, Volume, VolumeIo};
 use cinnabar_backend::entropy;
+use cinnabar_config::messages::{AnswerTo, CommandError};
 use cinnabar_driver::write_mode::Route;
 use cinnabar_driver::{Phase, VolumeLife};
 use cinnabar_engine::Failure;
 use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
-use cinnabar_messages::{AnswerTo, CommandError};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -17,13 +17,13 @@ use super::device_life::busy;
 use super::plane::Plane;
 use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress};
 use cinnabar_backend::generations::StateError;
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, NewCache};
 use cinnabar_config::units::write_size;
 use cinnabar_driver::DevicePhase;
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, NewCache};
 use std::path::PathBuf;
 use std::time::Duration;
 

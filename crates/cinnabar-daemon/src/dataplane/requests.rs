@@ -12,12 +12,12 @@ use super::plane::Plane;
 use super::replace::SILENCE_MAX;
 use super::volume::{Kind, Volume, kind_of, tells_extents};
 use cinnabar_backend::Memory;
+use cinnabar_config::messages::AnswerTo;
 use cinnabar_driver::Phase;
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::{Answer, Failure, IoError, Op, Reply, Request, RequestId};
 use cinnabar_frontend::{Body, Command, Incoming};
-use cinnabar_messages::AnswerTo;
 use cinnabar_writeback::{EngineId, Event};
 use std::sync::Arc;
 

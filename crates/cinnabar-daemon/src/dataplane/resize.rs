@@ -9,11 +9,13 @@ use super::background::Task;
 use super::control::{PendingCommand, failed};
 use super::plane::Plane;
 use cinnabar_backend::disk::{Disk, DiskError, DiskKind};
+use cinnabar_config::messages::{
+    AnswerTo, CacheConfig, CommandError, CommandErrorKind, SizeStatus,
+};
 use cinnabar_config::units::{show_size, write_size};
 use cinnabar_driver::DevicePhase;
 use cinnabar_engine::metadata::superblock::{Geometry, GeometryError, Superblock};
 use cinnabar_engine::{Command, Failure, IoError};
-use cinnabar_messages::{AnswerTo, CacheConfig, CommandError, CommandErrorKind, SizeStatus};
 use std::sync::{Arc, Weak};
 
 /// Questions to a file system that are not answered: each keeps a thread.

@@ -14,11 +14,11 @@ use super::volume::{Volume, VolumeIo, export_of};
 use super::worker::WorkerState;
 use super::writes::Writes;
 use cinnabar_backend::Memory;
+use cinnabar_config::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
+use cinnabar_config::status::latency::Latencies;
 use cinnabar_engine::Failure;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_frontend::{Body, ExportId, nbd::Export};
-use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
-use cinnabar_status::latency::Latencies;
 use std::sync::Arc;
 
 /// What the front end of a volume says of itself.
@@ -336,7 +336,7 @@ fn bound_to(
 mod tests {
     use super::bound_to;
     use crate::dataplane::tests::rig::Rig;
-    use cinnabar_messages::{IoMode, StartErrorKind};
+    use cinnabar_config::messages::{IoMode, StartErrorKind};
 
     /// It was put on the thread with what was left behind, and could not listen there.
     #[test]

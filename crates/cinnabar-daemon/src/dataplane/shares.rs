@@ -3,8 +3,8 @@
 //! Minima and maxima are the operator's, targets the manager's.
 
 use super::plane::Plane;
+use cinnabar_config::messages::{Share, StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_engine::plan::{Plan, VolumePlan};
-use cinnabar_messages::{Share, StartError, StartErrorKind, Subject, VolumeConfig};
 use std::collections::BTreeMap;
 
 /// The minimums of all volumes sum to at most this share of the capacity, in percent.

@@ -6,10 +6,10 @@
 use super::front::Front;
 use super::plane::Plane;
 use super::volume::export_of;
+use cinnabar_config::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
 use cinnabar_frontend::nbd::{Address, Export, StartTls};
 use cinnabar_frontend::{ListenError, vhost};
-use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use rustix::io::Errno;
 use std::io;
 use std::sync::Arc;

@@ -33,20 +33,20 @@ use super::writes::{self, Halves, OpenFailed, Traffic, Writes};
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::{Proof, entropy, memory, port};
+use cinnabar_config::messages::taps::taps;
+use cinnabar_config::messages::{
+    AnswerTo, CacheConfig, Commands, IoMode, ModeCause, StartConfig, StartError, StartErrorKind,
+    Subject, VolumeConfig,
+};
 use cinnabar_driver::ownership::Trust;
 use cinnabar_driver::{PendingProofs, VolumeLife, WriteMode};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Mode;
+use cinnabar_engine::shards::ShardMap;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
 use cinnabar_engine::volume::{Belief, VolumeSpec};
 use cinnabar_engine::{Config, Engine};
-use cinnabar_messages::taps::taps;
-use cinnabar_messages::{
-    AnswerTo, CacheConfig, Commands, IoMode, ModeCause, StartConfig, StartError, StartErrorKind,
-    Subject, VolumeConfig,
-};
-use cinnabar_shards::ShardMap;
 use slab::Slab;
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -6,9 +6,9 @@
 
 use super::clock::after;
 use super::plane::Plane;
+use cinnabar_config::messages::State;
 use cinnabar_driver::Silence;
 use cinnabar_engine::units::Instant;
-use cinnabar_messages::State;
 use std::path::Path;
 use std::time::Duration;
 

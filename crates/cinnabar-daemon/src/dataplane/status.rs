@@ -7,13 +7,13 @@ use super::served::Served;
 use super::volume::{Recorders, Volume};
 use cinnabar_backend::Memory;
 use cinnabar_backend::hybrid::HybridStatus;
+use cinnabar_config::messages::{
+    CacheStatus, DataStatus, HybridVolumeStatus, ModeCause, State, VolumeStatus,
+};
+use cinnabar_config::status::latency::Latencies;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::volume::Warmth;
-use cinnabar_messages::{
-    CacheStatus, DataStatus, HybridVolumeStatus, ModeCause, State, VolumeStatus,
-};
-use cinnabar_status::latency::Latencies;
 use std::time::Duration;
 
 impl Plane {

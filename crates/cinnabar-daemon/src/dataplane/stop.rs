@@ -3,10 +3,10 @@
 use super::clock::after;
 use super::control::PendingCommand;
 use super::plane::Plane;
+use cinnabar_config::messages::{AnswerTo, CommandError, StopReport};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
-use cinnabar_messages::{AnswerTo, CommandError, StopReport};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

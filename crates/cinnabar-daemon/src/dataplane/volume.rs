@@ -9,18 +9,20 @@ use super::returns::Comparing;
 use super::writes::{Claims, Traffic};
 use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::DiskKind;
+use cinnabar_backend::model::{OpKind, SimModel, SimSpec, Verdict, judge};
 use cinnabar_backend::rbd::Standing;
 use cinnabar_backend::{Disk, Memory};
+use cinnabar_config::messages::taps::Watched;
+use cinnabar_config::messages::{
+    AnswerTo, CommandError, ModeCause, State, VolumeConfig, VolumeMode,
+};
+use cinnabar_config::status::latency::{Latencies, LatencyRecorder};
 use cinnabar_driver::{IoCount, Phase, VolumeLife, WriteMode};
 use cinnabar_engine::Op;
 use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_frontend::nbd::ExportId;
-use cinnabar_messages::taps::Watched;
-use cinnabar_messages::{AnswerTo, CommandError, ModeCause, State, VolumeConfig, VolumeMode};
-use cinnabar_model::{OpKind, SimModel, SimSpec, Verdict, judge};
-use cinnabar_status::latency::{Latencies, LatencyRecorder};
 use cinnabar_writeback::Misses;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, SeqCst};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64};

@@ -1,7 +1,7 @@
 //! Doors of one thread and of two, over one scheduler.
 
 use super::*;
-use cinnabar_qos::{Client, Config, Settings, Work};
+use crate::qos::{Client, Config, Settings, Work};
 
 const MS: u64 = 1_000_000;
 const READ: Op = Op::Read { length: 0 };

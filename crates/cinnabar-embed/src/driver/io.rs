@@ -59,8 +59,13 @@ impl Driver {
         let io = self.ios.start(now, Io { owner: Some(id), volume: Some(key), file, what }, bound);
         let mut carry_out = true;
         if !matches!(work, Work::BumpGeneration { .. })
-            && let Some(verdict) =
-                cinnabar_model::judge(&mut volume.models, now.0, what.kind, what.offset, what.len)
+            && let Some(verdict) = cinnabar_backend::model::judge(
+                &mut volume.models,
+                now.0,
+                what.kind,
+                what.offset,
+                what.len,
+            )
         {
             self.ios.delay(io, Instant(verdict.complete_at_ns), verdict.error);
             carry_out = verdict.carry_out;

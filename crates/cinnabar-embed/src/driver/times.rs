@@ -1,7 +1,7 @@
 //! How long the cache device's operations take.
 
+use cinnabar_backend::model::OpKind;
 use cinnabar_backend::work::What;
-use cinnabar_model::OpKind;
 
 /// Counts and sums since the cache was opened, of operations that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -1,7 +1,7 @@
 //! What a server serves: one export for each volume.
 
-use cinnabar_seam::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
-use cinnabar_seam::units::{BLOCK_BYTES, SECTOR_BYTES};
+use cinnabar_engine::seam::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
+use cinnabar_engine::seam::units::{BLOCK_BYTES, SECTOR_BYTES};
 
 pub use crate::request::ExportId;
 

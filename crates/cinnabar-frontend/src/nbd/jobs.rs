@@ -16,8 +16,8 @@ use super::sectors;
 use super::shared::{Part, Slot};
 use super::table::Table;
 use super::transmission::{Modify, Pending, With};
-use cinnabar_seam::units::{ByteSpan, SECTOR_BYTES};
-use cinnabar_seam::{Failure, IoError, Op, RawMemory};
+use cinnabar_engine::seam::units::{ByteSpan, SECTOR_BYTES};
+use cinnabar_engine::seam::{Failure, IoError, Op, RawMemory};
 use smallvec::SmallVec;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -326,7 +326,7 @@ impl<M: RawMemory> Job<M> {
 
     /// Puts together what changes and what stays. False if a buffer is too short.
     fn merge(&mut self) -> bool {
-        let first = self.span.first_block() * cinnabar_seam::units::BLOCK_BYTES;
+        let first = self.span.first_block() * cinnabar_engine::seam::units::BLOCK_BYTES;
         let Self { span, with, edges, .. } = self;
         edges.iter_mut().all(|Edge { sector, data }| {
             let Some(sector_data) = data else { return false };

@@ -3,8 +3,8 @@
 use super::load::Load;
 use super::mutant::{Mutant, Mutants};
 use super::proto;
-use cinnabar_seam::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, REQUESTS_MAX};
-use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_engine::seam::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, REQUESTS_MAX};
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 
 /// One second, in nanoseconds.
 pub const SECOND_NS: u64 = 1_000_000_000;

@@ -12,7 +12,7 @@ use super::load::Load;
 use super::proto::Errno;
 use super::sectors;
 use super::transmission::Pending;
-use cinnabar_seam::units::{BLOCK_BYTES, ByteSpan};
+use cinnabar_engine::seam::units::{BLOCK_BYTES, ByteSpan};
 use std::collections::BTreeMap;
 
 /// Pieces end at multiples of this.

@@ -1,6 +1,6 @@
 //! The one place that looks into request buffers.
 
-use cinnabar_seam::RawMemory;
+use cinnabar_engine::seam::RawMemory;
 
 /// `len` bytes of `buffer` from byte `at` on; `None` if it is not that long.
 pub(super) fn bytes<M: RawMemory>(buffer: &M, at: u64, len: u64) -> Option<&[u8]> {

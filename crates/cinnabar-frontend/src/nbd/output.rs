@@ -6,8 +6,8 @@ use super::limits::GATHER_MAX;
 use super::load::Load;
 use super::memory;
 use super::request::Buffers;
-use cinnabar_seam::RawMemory;
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::RawMemory;
+use cinnabar_engine::seam::units::Instant;
 use smallvec::SmallVec;
 use std::collections::VecDeque;
 use std::io::IoSlice;
@@ -220,7 +220,7 @@ impl<M: RawMemory> Output<M> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_seam::Payload;
+    use cinnabar_engine::seam::Payload;
     use proptest::prelude::*;
     use std::convert::Infallible;
 

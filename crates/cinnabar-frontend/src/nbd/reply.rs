@@ -9,8 +9,8 @@ use super::output::{Entry, Tail};
 use super::proto::{self, Errno, allocation, chunk};
 use super::request::{Body, Extent, ExtentKind};
 use super::transmission::{Expect, Pending};
-use cinnabar_seam::units::{ByteSpan, SECTOR_BYTES};
-use cinnabar_seam::{Failure, IoError, RawMemory};
+use cinnabar_engine::seam::units::{ByteSpan, SECTOR_BYTES};
+use cinnabar_engine::seam::{Failure, IoError, RawMemory};
 
 /// The protocol's error for a failure.
 pub(super) const fn errno(failure: Failure) -> Errno {

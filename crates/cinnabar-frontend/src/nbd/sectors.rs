@@ -3,7 +3,7 @@
 //! A client that agreed on no block size may begin and end anywhere (the protocol's default smallest
 //! block is one byte); the engine takes whole sectors of 512 bytes.
 
-use cinnabar_seam::units::{ByteSpan, SECTOR_BYTES};
+use cinnabar_engine::seam::units::{ByteSpan, SECTOR_BYTES};
 use smallvec::SmallVec;
 
 /// Whether it is whole sectors.

@@ -24,8 +24,8 @@ use super::table::Table;
 use super::tls::StartTls;
 use super::transmission::Expect;
 use super::turns::Turns;
-use cinnabar_seam::units::Instant;
-use cinnabar_seam::{Failure, RawMemory};
+use cinnabar_engine::seam::units::Instant;
+use cinnabar_engine::seam::{Failure, RawMemory};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use super::stats::Stats;
 use super::table::Table;
 use super::transmission::Pending;
 use super::warnings::Warnings;
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::units::Instant;
 
 /// A request that the engine has to answer.
 #[derive(Clone, Copy, Debug)]

@@ -21,9 +21,9 @@ use super::proto::{self, Errno, Request, command, command_flag};
 use super::reason::DisconnectReason;
 use super::request::{Buffers, Command};
 use super::sectors;
-use cinnabar_seam::limits::DATA_BYTES_MAX;
-use cinnabar_seam::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
-use cinnabar_seam::{Op, RawMemory};
+use cinnabar_engine::seam::limits::DATA_BYTES_MAX;
+use cinnabar_engine::seam::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
+use cinnabar_engine::seam::{Op, RawMemory};
 
 pub use super::load::Load;
 

@@ -7,9 +7,9 @@ use super::export::Export;
 use super::limits::ZERO_SECTORS_MAX;
 use super::memory::{self, Pieces};
 use super::reason::DisconnectReason;
-use cinnabar_seam::limits::DATA_BYTES_MAX;
-use cinnabar_seam::units::{ByteSpan, SECTOR_BYTES};
-use cinnabar_seam::{Failure, IoError};
+use cinnabar_engine::seam::limits::DATA_BYTES_MAX;
+use cinnabar_engine::seam::units::{ByteSpan, SECTOR_BYTES};
+use cinnabar_engine::seam::{Failure, IoError};
 
 /// The result of a request, as its status byte reports it to the guest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

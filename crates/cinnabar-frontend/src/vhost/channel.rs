@@ -5,7 +5,7 @@
 use super::limits::OUTPUT_BYTES_MAX;
 use super::proto::{FDS_MAX, HEADER_BYTES, Header};
 use super::reason::DisconnectReason;
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::units::Instant;
 use rustix::fd::OwnedFd;
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{

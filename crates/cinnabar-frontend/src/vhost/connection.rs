@@ -19,7 +19,7 @@ use super::reason::DisconnectReason;
 use crate::load::Load;
 use crate::peer::Peer;
 use crate::request::ExportId;
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::units::Instant;
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::fd::OwnedFd;
 use rustix::net::RecvFlags;

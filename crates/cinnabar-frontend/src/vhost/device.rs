@@ -4,7 +4,7 @@
 
 use super::export::Export;
 use super::limits::{SEGMENT_BYTES_MAX, SEGMENTS_MAX, ZERO_SECTORS_MAX};
-use cinnabar_seam::units::{BLOCK_BYTES, SECTOR_BYTES};
+use cinnabar_engine::seam::units::{BLOCK_BYTES, SECTOR_BYTES};
 
 /// Feature bits, of the device, of the rings and of the protocol.
 pub(super) mod feature {

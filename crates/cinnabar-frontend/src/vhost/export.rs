@@ -3,8 +3,8 @@
 use super::limits::QUEUES_MAX;
 use crate::request::ExportId;
 use crate::socket::ListenError;
-use cinnabar_seam::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
-use cinnabar_seam::units::{BLOCK_BYTES, SECTOR_BYTES};
+use cinnabar_engine::seam::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
+use cinnabar_engine::seam::units::{BLOCK_BYTES, SECTOR_BYTES};
 use std::path::PathBuf;
 
 /// A volume as a guest sees it.

@@ -1,7 +1,9 @@
 //! Every maximum of the vhost-user server. Defaults suit a host with some hundred guests.
 
-use cinnabar_seam::limits::{DATA_BLOCKS_MAX, DATA_BYTES_MAX, EXTRA_PARTS_MAX, REQUESTS_MAX};
-use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_engine::seam::limits::{
+    DATA_BLOCKS_MAX, DATA_BYTES_MAX, EXTRA_PARTS_MAX, REQUESTS_MAX,
+};
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 
 /// One second, in nanoseconds.
 const SECOND_NS: u64 = 1_000_000_000;

@@ -7,7 +7,7 @@ use super::budget::Account;
 use super::log::Log;
 use super::mapping::{Mapping, MappingError};
 use super::proto::RegionSpec;
-use cinnabar_seam::shared_memory;
+use cinnabar_engine::seam::shared_memory;
 use rustix::fs::{Mode, OFlags, SeekFrom, open, seek};
 use rustix::io::Errno;
 use smallvec::SmallVec;

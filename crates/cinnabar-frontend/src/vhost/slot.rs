@@ -5,8 +5,8 @@ use super::lease::Lease;
 use super::log::Log;
 use super::memory::{self, GuestMemory, Piece, Pieces};
 use crate::load::Load;
-use cinnabar_seam::RawMemory;
-use cinnabar_seam::units::ByteSpan;
+use cinnabar_engine::seam::RawMemory;
+use cinnabar_engine::seam::units::ByteSpan;
 use std::sync::Arc;
 
 /// What is to be done with the engine's answer.

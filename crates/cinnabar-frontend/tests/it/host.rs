@@ -1,12 +1,12 @@
 //! The smallest possible daemon around the server: a poll, and disks in memory or none at all.
 
 use crate::memory::{Heap, Pool};
+use cinnabar_engine::seam::units::{ByteSpan, Instant};
+use cinnabar_engine::seam::{Failure, Op};
 use cinnabar_frontend::nbd::{
     Body, Buffers, Command, Export, ExportId, Extent, ExtentKind, Incoming, Interest, Limits,
     Ready, Server, Ticket, Token, Want,
 };
-use cinnabar_seam::units::{ByteSpan, Instant};
-use cinnabar_seam::{Failure, Op};
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::collections::BTreeMap;

@@ -3,12 +3,12 @@
 
 use super::memory::{Heap, Pool};
 use super::sample::{Listed, export};
+use cinnabar_engine::seam::Op;
 use cinnabar_frontend::nbd::handshake::{self, Agreed, Directory, Handshake};
 use cinnabar_frontend::nbd::transmission::{
     self, ForPiece, Load, Modify, Room, Transmission, With,
 };
 use cinnabar_frontend::nbd::{Buffers, Command, ExportId};
-use cinnabar_seam::Op;
 
 enum Phase {
     Handshake(Handshake),

@@ -17,6 +17,7 @@ mod properties;
 mod running;
 mod sample;
 mod tenants;
+mod terminator;
 mod tls;
 mod transmission;
 mod unaligned;

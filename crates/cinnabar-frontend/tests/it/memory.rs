@@ -1,7 +1,7 @@
 //! Request memory on the heap, and a pool of it, for tests, examples and fuzzing.
 
+use cinnabar_engine::seam::{Payload, RawMemory};
 use cinnabar_frontend::nbd::Buffers;
-use cinnabar_seam::{Payload, RawMemory};
 use std::alloc::{Layout, alloc_zeroed, dealloc, handle_alloc_error};
 use std::any::Any;
 use std::collections::BTreeMap;

@@ -2,12 +2,12 @@
 
 use crate::memory::{Heap, Pool};
 use crate::sample::{SIZE, export};
+use cinnabar_engine::seam::Op;
+use cinnabar_engine::seam::units::ByteSpan;
 use cinnabar_frontend::nbd::handshake::Agreed;
 use cinnabar_frontend::nbd::proto::{Errno, Request, command as cmd, command_flag as flag};
 use cinnabar_frontend::nbd::transmission::{Expect, ForPiece, Load, Room, Step, Transmission};
 use cinnabar_frontend::nbd::{Command, DisconnectReason, Export};
-use cinnabar_seam::Op;
-use cinnabar_seam::units::ByteSpan;
 
 /// Room without end, or none at all.
 pub(crate) struct Rooms(pub(crate) bool);
@@ -59,7 +59,7 @@ fn a_read_covers_whole_blocks() {
     };
     assert_eq!((taken, span), (28, ByteSpan::new(3584, 1024)));
     assert_eq!((pending.expect, pending.load.bytes), (Expect::Data(span), 8192));
-    assert_eq!(cinnabar_seam::RawMemory::len_bytes(&data), 8192);
+    assert_eq!(cinnabar_engine::seam::RawMemory::len_bytes(&data), 8192);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn requests_without_data_may_have_any_length_and_those_with_data_come_in_pieces(
         }
         match next {
             Step::Request(pending, Command::Prefetch { span, data }) => {
-                assert_eq!(cinnabar_seam::RawMemory::len_bytes(&data), pending.load.bytes);
+                assert_eq!(cinnabar_engine::seam::RawMemory::len_bytes(&data), pending.load.bytes);
                 Ok(span.len)
             }
             Step::Request(

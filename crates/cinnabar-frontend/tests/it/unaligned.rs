@@ -4,9 +4,9 @@ use crate::client::{Client, request};
 use crate::host::Host;
 use crate::running::{Running, held, memory};
 use crate::sample::{SIZE, export};
+use cinnabar_engine::seam::Op;
 use cinnabar_frontend::nbd::proto::command as cmd;
 use cinnabar_frontend::nbd::{Command, Export, ExportId, Incoming, Limits};
-use cinnabar_seam::Op;
 
 fn server() -> Running {
     Running::start(Limits::default(), vec![export(1, "vm1")], memory)

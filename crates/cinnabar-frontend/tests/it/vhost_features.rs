@@ -6,10 +6,10 @@ use crate::vhost_guest::{
 };
 use crate::vhost_host::{DISK, Host, export};
 use crate::vhost_pair::{DATA, HEADER, Pair, STATUS, kind};
+use cinnabar_engine::seam::limits::DATA_BYTES_MAX;
+use cinnabar_engine::seam::units::Instant;
+use cinnabar_engine::seam::{Failure, IoError};
 use cinnabar_frontend::vhost::{DisconnectReason, Export, ExportId, Limits, SocketSpec};
-use cinnabar_seam::limits::DATA_BYTES_MAX;
-use cinnabar_seam::units::Instant;
-use cinnabar_seam::{Failure, IoError};
 use std::sync::atomic::Ordering;
 
 #[test]

@@ -3,11 +3,11 @@
 
 use super::memory::{Heap, Pool};
 use super::vhost_guest::Link;
+use cinnabar_engine::seam::units::{ByteSpan, Instant};
+use cinnabar_engine::seam::{Failure, Op};
 use cinnabar_frontend::vhost::{
     Body, Command, Export, ExportId, Incoming, Interest, Limits, Ready, Server, Token, Want,
 };
-use cinnabar_seam::units::{ByteSpan, Instant};
-use cinnabar_seam::{Failure, Op};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use std::collections::BTreeMap;

@@ -7,8 +7,8 @@ use crate::vhost_guest::{
 };
 use crate::vhost_host::{Host, export};
 use crate::vhost_pair::{DATA, HEADER, Pair, STATUS, kind};
+use cinnabar_engine::seam::units::Instant;
 use cinnabar_frontend::vhost::{DisconnectReason as Why, Limits};
-use cinnabar_seam::units::Instant;
 use rustix::fs::ftruncate;
 use std::os::fd::AsFd;
 

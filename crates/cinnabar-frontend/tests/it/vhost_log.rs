@@ -6,8 +6,8 @@ use crate::vhost_guest::{
 };
 use crate::vhost_host::{Host, export};
 use crate::vhost_pair::{DATA, HEADER, Pair, kind};
+use cinnabar_engine::seam::{Failure, IoError};
 use cinnabar_frontend::vhost::{DisconnectReason, Limits};
-use cinnabar_seam::{Failure, IoError};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
 use rustix::fs::ftruncate;

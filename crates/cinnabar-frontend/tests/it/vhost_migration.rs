@@ -12,9 +12,9 @@ use crate::vhost_guest::{
 };
 use crate::vhost_host::{Host, export};
 use crate::vhost_pair::{DATA, HEADER, Pair, kind};
+use cinnabar_engine::seam::{Failure, IoError, Op};
 use cinnabar_frontend::vhost::Command;
 use cinnabar_frontend::vhost::{ExportId, Incoming, Limits};
-use cinnabar_seam::{Failure, IoError, Op};
 use rustix::fd::OwnedFd;
 use std::os::fd::AsFd;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

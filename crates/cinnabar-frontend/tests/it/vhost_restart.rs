@@ -241,7 +241,7 @@ fn a_failed_read_of_a_connection_that_is_gone_holds_up_its_successor_too() {
     noted.pair.kick();
     let request = noted.pair.host.held.pop().expect("it was taken");
     let late = request.clone();
-    let failure = cinnabar_seam::Failure::Io(cinnabar_seam::IoError::TimedOut);
+    let failure = cinnabar_engine::seam::Failure::Io(cinnabar_engine::seam::IoError::TimedOut);
     noted.pair.host.fail(request, failure);
     noted.pair.host.settle();
     let gone = std::mem::replace(&mut noted.pair.link, noted.pair.host.connect(ExportId(1)));

@@ -9,9 +9,9 @@ use super::vhost_guest::{
 };
 use super::vhost_host::{Host, export};
 use super::vhost_pair::{DATA, HEADER, Pair, STATUS};
+use cinnabar_engine::seam::units::Instant;
+use cinnabar_engine::seam::{Failure, IoError};
 use cinnabar_frontend::vhost::{ExportId, Limits};
-use cinnabar_seam::units::Instant;
-use cinnabar_seam::{Failure, IoError};
 use rustix::fd::OwnedFd;
 use rustix::fs::ftruncate;
 use std::os::fd::{AsFd, BorrowedFd};

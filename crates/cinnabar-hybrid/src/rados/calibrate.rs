@@ -7,9 +7,9 @@
 use super::curves::encode_curves;
 use super::names::{self, Prefix};
 use super::place::{Connected, RadosPlace};
+use crate::librados::{Pool, ReadOp, WriteOp};
 use crate::pools::OpenError;
 use cinnabar_placement::{Curve, Device, Point};
-use cinnabar_rados::{Pool, ReadOp, WriteOp};
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 

@@ -1,9 +1,9 @@
 //! Operations under way: what they are for, and how their ends come to the thread that uses the pools.
 
 use crate::buffers::Buffers;
+use crate::librados::{Landed, Page, ReadOp, Then, WriteOp};
 use crate::pools::{Completion, OpError};
 use cinnabar_placement::{Object, Pool};
-use cinnabar_rados::{Landed, Page, ReadOp, Then, WriteOp};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
@@ -44,7 +44,7 @@ pub(super) enum Step {
     PatchWrite(Patch),
     /// A change of the table.
     Store,
-    /// Whether the epoch is still ours; when that was asked, by [`now_ns`](cinnabar_rados::standing::now_ns).
+    /// Whether the epoch is still ours; when that was asked, by [`now_ns`](crate::librados::standing::now_ns).
     Check {
         began_ns: u64,
     },

@@ -5,9 +5,9 @@
 use super::LEASE_S;
 use super::flights::{Inbox, News};
 use super::names;
+use crate::librados::standing::{SeenLock, now_ns};
+use crate::librados::{Landed, Lease, Pool, WriteOp};
 use crate::pools::LIST_MAX;
-use cinnabar_rados::standing::{SeenLock, now_ns};
-use cinnabar_rados::{Landed, Lease, Pool, WriteOp};
 use rustix::io::Errno;
 use std::sync::atomic::AtomicU32;
 use std::sync::atomic::Ordering::{AcqRel, Acquire};

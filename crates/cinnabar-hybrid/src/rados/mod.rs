@@ -83,6 +83,6 @@ pub fn place(spec: RadosSpec) -> Result<Box<dyn Place>, OpenError> {
 /// [`OpenError::Other`] without the Cargo feature `ceph`.
 #[cfg(not(feature = "ceph"))]
 pub fn place(_: RadosSpec) -> Result<Box<dyn Place>, OpenError> {
-    let error = cinnabar_rados::error::RadosError::NotBuiltIn;
+    let error = crate::librados::error::RadosError::NotBuiltIn;
     Err(OpenError::Other(format!("{error}; {}", error.hint())))
 }

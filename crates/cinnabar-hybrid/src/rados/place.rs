@@ -2,10 +2,10 @@
 
 use super::names::{self, Prefix};
 use super::{RadosSpec, curves};
+use crate::librados::error::RadosError;
+use crate::librados::{Cluster, ENTRIES_MAX, Pool, ReadOp, WriteOp};
 use crate::pools::{Contents, OpenError, Place, Pools, Wait};
 use cinnabar_placement::{Device, Header, HeaderError, Record};
-use cinnabar_rados::error::RadosError;
-use cinnabar_rados::{Cluster, ENTRIES_MAX, Pool, ReadOp, WriteOp};
 use rustix::io::Errno;
 use std::collections::BTreeMap;
 use std::sync::Arc;

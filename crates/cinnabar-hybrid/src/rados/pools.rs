@@ -4,10 +4,10 @@ use super::flights::{self, Flight, Inbox, News, Patch, Step, ended, failed, then
 use super::keeper::{self, Keeper, List};
 use super::names::{self, Prefix};
 use super::place::Connected;
+use crate::librados::standing::{SeenLock, Standing, now_ns};
+use crate::librados::{Patience, ReadOp, WriteOp};
 use crate::pools::{Answer, Completion, Listing, Op, OpError, OpenError, Pools};
 use cinnabar_placement::{Device, Header, Object, Pool, Record, State};
-use cinnabar_rados::standing::{SeenLock, Standing, now_ns};
-use cinnabar_rados::{Patience, ReadOp, WriteOp};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;
@@ -83,7 +83,7 @@ impl RadosPools {
         self.seen.standing() == Standing::Lost
     }
 
-    fn pool(&self, pool: Pool) -> &Arc<cinnabar_rados::Pool> {
+    fn pool(&self, pool: Pool) -> &Arc<crate::librados::Pool> {
         match pool {
             Pool::Slow => &self.connected.slow,
             Pool::Fast => &self.connected.fast,

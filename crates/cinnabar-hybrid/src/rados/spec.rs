@@ -1,6 +1,6 @@
 //! How a volume on a cluster is written: `ceph,fast=ssd,slow=hdd,name=vm1`.
 
-use cinnabar_rados::target::{CONF, ID, Target};
+use crate::librados::target::{CONF, ID, Target};
 use std::fmt;
 use std::path::Path;
 

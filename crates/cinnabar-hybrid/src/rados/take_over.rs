@@ -6,11 +6,11 @@ use super::keeper::{LOCK, lease};
 use super::names;
 use super::place::{Connected, Heads};
 use super::pools::RadosPools;
+use crate::librados::owner::Owner;
+use crate::librados::standing::{TAKE_AFTER, now_ns};
+use crate::librados::{Locker, Patience, WriteOp};
 use crate::pools::{Contents, OpenError, Pools, Wait};
 use cinnabar_placement::Header;
-use cinnabar_rados::owner::Owner;
-use cinnabar_rados::standing::{TAKE_AFTER, now_ns};
-use cinnabar_rados::{Locker, Patience, WriteOp};
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 

@@ -11,10 +11,10 @@ mod worker;
 
 pub use mail::Status;
 
+use crate::librados::standing::{SeenLock, Standing};
 use crate::pools::{OpenError, Place, Wait};
 use crate::settings::Settings;
 use cinnabar_placement::volume::{self, Volume};
-use cinnabar_rados::standing::{SeenLock, Standing};
 use libc::iovec;
 use mail::Mail;
 use rustix::io::Errno;

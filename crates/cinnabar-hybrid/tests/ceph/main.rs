@@ -9,10 +9,10 @@ mod refusals;
 mod runtime;
 
 use anyhow::{Result, ensure};
+use cinnabar_hybrid::librados::target::Target;
 use cinnabar_hybrid::pools::Place;
 use cinnabar_hybrid::rados::{RadosPlace, RadosSpec};
 use cinnabar_placement::{Geometry, Header};
-use cinnabar_rados::target::Target;
 use e2e::ceph::{Cluster, FAST, SLOW, TOOLS};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -3,13 +3,13 @@
 use super::*;
 use crate::{act::Actuation, history::History, modes::Modes, watch::Watch};
 use cinnabar_config::ManagerConfig;
-use cinnabar_messages::taps::taps;
-use cinnabar_messages::{CacheStatus, SizeStatus, Waker, channel};
+use cinnabar_config::messages::taps::taps;
+use cinnabar_config::messages::{CacheStatus, SizeStatus, Waker, channel};
+use cinnabar_engine::seam::Op;
+use cinnabar_engine::seam::counters::{CacheCounters, RamBytes};
+use cinnabar_engine::seam::health::Health;
+use cinnabar_engine::seam::units::{ByteSpan, Instant as SeamInstant};
 use cinnabar_policy::planning::{MeasuredPrices, Totals};
-use cinnabar_seam::Op;
-use cinnabar_seam::counters::{CacheCounters, RamBytes};
-use cinnabar_seam::health::Health;
-use cinnabar_seam::units::{ByteSpan, Instant as SeamInstant};
 use std::sync::Arc;
 
 /// Blocks of the cache: curves reach twice as far.

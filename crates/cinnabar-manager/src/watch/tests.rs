@@ -2,10 +2,10 @@
 
 use super::*;
 use cinnabar_config::ManagerConfig;
-use cinnabar_messages::taps::taps;
+use cinnabar_config::messages::taps::taps;
+use cinnabar_engine::seam::Op;
+use cinnabar_engine::seam::units::{ByteSpan, Instant};
 use cinnabar_policy::monitor::Sampling;
-use cinnabar_seam::Op;
-use cinnabar_seam::units::{ByteSpan, Instant};
 use std::num::NonZeroU32;
 use std::ops::Range;
 use std::time::Duration;

@@ -5,8 +5,8 @@ use crate::data::Data;
 use crate::facts::size;
 use crate::html::short;
 use crate::plans::{compared, moves_of};
-use cinnabar_history::Point;
-use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_config::history::Point;
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 use cinnabar_text::Unit;
 use std::collections::BTreeMap;
 

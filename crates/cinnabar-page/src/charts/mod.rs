@@ -6,7 +6,7 @@ pub(crate) mod volume;
 
 use crate::data::Data;
 use crate::html::{el, escaped, in_url};
-use cinnabar_chart::Look;
+use cinnabar_text::chart::Look;
 use sheet::Sheet;
 
 /// Rows of the table beside a chart; CSV has all of them.
@@ -16,7 +16,7 @@ const TABLE_ROWS: usize = 40;
 pub struct Figure {
     id: String,
     title: String,
-    chart: Box<dyn cinnabar_chart::Figure>,
+    chart: Box<dyn cinnabar_text::chart::Figure>,
     /// There is nothing to draw.
     is_empty: bool,
 }

@@ -1,9 +1,9 @@
 //! Numbers of a chart, and which chart they make.
 
-use cinnabar_chart::{
+use cinnabar_text::Unit;
+use cinnabar_text::chart::{
     Across, Axis, Figure, Groups, Head, Layer, Line, Lines, Part, Parts, Stacked,
 };
-use cinnabar_text::Unit;
 
 /// What a row is of, and how rows are drawn.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]

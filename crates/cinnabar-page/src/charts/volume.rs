@@ -5,11 +5,11 @@ use super::cache::{TIMES, TIMES_AXIS, a_second, rows, timed, times};
 use super::sheet::{Row, Shape, Sheet, Style};
 use crate::data::Data;
 use crate::facts::size;
-use cinnabar_chart::{Across, Axis, Buckets, Head, Histogram};
+use cinnabar_config::status::latency::BOUNDS_US;
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 use cinnabar_manager::report::{CurvePoint, ShareReport};
-use cinnabar_seam::units::BLOCK_BYTES;
-use cinnabar_status::latency::BOUNDS_US;
 use cinnabar_text::Unit;
+use cinnabar_text::chart::{Across, Axis, Buckets, Head, Histogram};
 
 /// What the manager says of the volume, with its curve.
 pub(crate) fn share_of(data: &Data) -> Option<&ShareReport> {

@@ -4,7 +4,7 @@ use crate::data::Data;
 use crate::html::{Grid, el, escaped, name, section};
 use crate::views::link_to;
 use crate::words::moment;
-use cinnabar_history::EventReport;
+use cinnabar_config::history::EventReport;
 
 /// Events that are shown; all of them on request.
 const EVENTS_FIRST: usize = 100;

@@ -6,7 +6,7 @@ use crate::html::{Grid, el, escaped, pairs, section, wrap};
 use crate::views::{all_rows, link_to};
 use crate::words::warmth as warmth_words;
 use crate::{ROWS_FIRST, alerts};
-use cinnabar_status::report::{HealthReport, LoadedReport, StartKind};
+use cinnabar_config::status::report::{HealthReport, LoadedReport, StartKind};
 use cinnabar_text::Unit;
 
 pub(crate) fn html(data: &Data, facts: &Facts) -> String {

@@ -5,7 +5,7 @@ use crate::data::Data;
 use crate::facts::{Facts, size};
 use crate::html::{Grid, el, escaped, pairs, section, wrap};
 use crate::views::backends::mean;
-use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 use cinnabar_text::{Unit, percent_of};
 
 /// A day in seconds.

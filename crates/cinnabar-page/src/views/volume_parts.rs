@@ -6,8 +6,8 @@ use crate::data::Data;
 use crate::facts::{Facts, UNKNOWN, number, size, size_of};
 use crate::html::{Grid, el, escaped, name, pairs, section, wrap};
 use crate::words;
-use cinnabar_status::raw::VolumeStatus;
-use cinnabar_status::report::{VolumeReport, WriteBackReport};
+use cinnabar_config::status::raw::VolumeStatus;
+use cinnabar_config::status::report::{VolumeReport, WriteBackReport};
 use cinnabar_text::{Unit, percent};
 
 fn or_unknown(text: Option<String>) -> String {

@@ -1,9 +1,9 @@
 //! `cinnabar history`: what the cache and its volumes did over the last hour or day.
 
 use super::client::Daemon;
+use cinnabar_config::history::{SampleReport, SamplesReport};
 use cinnabar_config::volume::check_name;
 use cinnabar_control::path::escape;
-use cinnabar_history::{SampleReport, SamplesReport};
 use cinnabar_text::cli::output;
 use cinnabar_text::cli::parse::duration;
 use cinnabar_text::{Failure, Table, show_size};

@@ -2,11 +2,11 @@
 
 use super::client::Daemon;
 use cinnabar_config::peer::read_peer;
+use cinnabar_config::status::raw::MigrationRole;
+use cinnabar_config::status::report::{MigrationReport, VolumeReport, WarmReport};
 use cinnabar_config::units::show_size;
 use cinnabar_control::migrate::{MigrateInInput, MigrateOutInput};
 use cinnabar_control::path::escape;
-use cinnabar_status::raw::MigrationRole;
-use cinnabar_status::report::{MigrationReport, VolumeReport, WarmReport};
 use cinnabar_text::cli::output;
 use cinnabar_text::{Failure, Table};
 use hyper::Method;

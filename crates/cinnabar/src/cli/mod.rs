@@ -102,7 +102,7 @@ enum Command {
     },
     /// Write the manual pages into a folder
     #[command(
-        after_help = "One page for the program and one for each command of it, cinnabar-status.1 \
+        after_help = "One page for the program and one for each command of it, cinnabar-config.1 \
         for example.\n\nExamples:\n  \
         cinnabar man /usr/local/share/man/man1\n  \
         cinnabar man . && man ./cinnabar-volume-add.1"

@@ -2,12 +2,12 @@
 
 use super::client::Daemon;
 use super::windows::{Span, Watch, Window};
-use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_status::raw::{LogHalfState, State};
-use cinnabar_status::report::{
+use cinnabar_config::status::raw::{LogHalfState, State};
+use cinnabar_config::status::report::{
     CacheReport, LoadedReport, LogHalfReport, OperationLatency, StartKind, StatusReport,
     VolumeReport, WaitingReport, WarmthReport, WriteLogReport,
 };
+use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::cli::output;

@@ -3,8 +3,8 @@
 //!
 //! What is zero is not mentioned.
 
+use cinnabar_config::status::report::{BypassedReport, DestagePace, VolumeReport};
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_status::report::{BypassedReport, DestagePace, VolumeReport};
 use cinnabar_text::show_size;
 use std::fmt::Write as _;
 

@@ -3,16 +3,16 @@
 use super::Cli;
 use super::status::render;
 use cinnabar_config::settings::Ack;
-use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
-use cinnabar_engine::health::{Health, LoadReport, Start};
-use cinnabar_engine::volume::{DropReason, Warmth};
-use cinnabar_status::latency::{Latencies, LatencyRecorder};
-use cinnabar_status::raw::{
+use cinnabar_config::status::latency::{Latencies, LatencyRecorder};
+use cinnabar_config::status::raw::{
     CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, ModeCause, PaceReason,
     PaceStatus, ParentStatus, SizeStatus, State, VolumeStatus, Waiting, WriteBackStatus,
     WriteLogCounters, WriteLogStatus, WriteMemoryStatus,
 };
-use cinnabar_status::report::StatusReport;
+use cinnabar_config::status::report::StatusReport;
+use cinnabar_engine::counters::{Bypassed, CacheCounters, RamBytes, VolumeCounters};
+use cinnabar_engine::health::{Health, LoadReport, Start};
+use cinnabar_engine::volume::{DropReason, Warmth};
 use cinnabar_text::cli::told::assert_told;
 use clap::{CommandFactory, Parser};
 use std::path::Path;
@@ -299,7 +299,7 @@ fn a_volume_that_waits_says_why_and_until_when() {
     let object = serde_json::to_value(&report).expect("it is JSON");
     assert_eq!(object["volumes"][0]["state"], "waiting");
     assert_eq!(object["volumes"][0]["waiting"]["next_try_s"], 4.0);
-    let text = cinnabar_status::metrics::render(status).expect("it can be written");
+    let text = cinnabar_config::status::metrics::render(status).expect("it can be written");
     assert!(text.contains("cinnabar_volume_waiting{volume=\"vm1\"} 1"), "{text}");
     assert!(text.contains("cinnabar_volume_healthy{volume=\"vm1\"} 0"), "{text}");
 }
@@ -380,7 +380,7 @@ fn the_json_has_the_promised_keys() {
 
 #[test]
 fn metrics_follow_the_conventions() {
-    let text = cinnabar_status::metrics::render(sample(8)).expect("it can be written");
+    let text = cinnabar_config::status::metrics::render(sample(8)).expect("it can be written");
     for line in [
         "cinnabar_volume_reads_total{volume=\"vm1\"} 8",
         "cinnabar_volume_read_hit_blocks_total{volume=\"vm1\"} 6",

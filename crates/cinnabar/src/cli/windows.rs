@@ -2,10 +2,10 @@
 //! history.
 
 use super::client::Daemon;
+use cinnabar_config::history::{SampleReport, SamplesReport};
+use cinnabar_config::status::report::{OperationLatency, StatusReport, VolumeReport};
 use cinnabar_control::path::escape;
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_history::{SampleReport, SamplesReport};
-use cinnabar_status::report::{OperationLatency, StatusReport, VolumeReport};
 use cinnabar_text::cli::output;
 use cinnabar_text::{Failure, Table};
 use clap::ValueEnum;

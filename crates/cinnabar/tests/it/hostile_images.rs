@@ -4,11 +4,11 @@
 use super::offline::used_site;
 use super::offline_shards::sharded_site;
 use super::rig::Site;
+use cinnabar::offline::Source;
+use cinnabar::offline::check::{CheckOptions, check};
+use cinnabar::offline::dump::{DumpOptions, Part, dump};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
-use cinnabar_offline::Source;
-use cinnabar_offline::check::{CheckOptions, check};
-use cinnabar_offline::dump::{DumpOptions, Part, dump};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 

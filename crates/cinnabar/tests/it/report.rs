@@ -34,7 +34,7 @@ fn unpacked(site: &Site, name: &str) -> BTreeMap<String, String> {
     tar.arg("-xzf").arg(&path).current_dir(&into).stdin(Stdio::null());
     assert!(tar.status().expect("there is a tar").success());
     let mut files = BTreeMap::new();
-    let top = into.join("cinnabar-report");
+    let top = into.join("cinnabar-bench");
     let mut folders = vec![top.clone()];
     while let Some(folder) = folders.pop() {
         for entry in std::fs::read_dir(&folder).expect("a folder") {

@@ -3,11 +3,11 @@
 use super::nbd::Client;
 use super::offline::hinted;
 use super::rig::{Ended, MIB, Site, pattern};
+use cinnabar::offline::write_log::{Command, Config, Done, Place, Session, create, open};
 use cinnabar_backend::Memory;
 use cinnabar_backend::claim::{Claim, Location, path_beside};
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Op, Payload};
-use cinnabar_offline::write_log::{Command, Config, Done, Place, Session, create, open};
 use serde_json::Value;
 use std::fs::{self, OpenOptions as FileOptions};
 use std::os::unix::fs::FileExt;

@@ -67,7 +67,7 @@ pub(super) fn measure(folder: &Path, plan: Plan) -> Result<String> {
 
 /// Mean latency of the model alone, in us.
 fn model_alone(depth: u32) -> Result<f64> {
-    let what = ["--package", "cinnabar-model", "--example", "model_mean"];
+    let what = ["--package", "cinnabar-backend", "--example", "model_mean"];
     let mut command = Command::new(e2e::binary::built(&what)?);
     command.arg(MODEL).arg(depth.to_string()).arg(DISK.to_string());
     output(&mut command)?.trim().parse().context("a number of microseconds")

@@ -6,7 +6,7 @@
 //!
 //! * `place`: the cluster, with HDDs that serve one message at a time; or folders.
 //! * `side`: a volume, its daemon, and one load on it; `load`: fio, and figures of parts of its time.
-//! * `zipf`, `sizes`, `adapt`: the tables; an example of `cinnabar-report` draws the first one.
+//! * `zipf`, `sizes`, `adapt`: the tables; an example of `cinnabar-bench` draws the first one.
 
 mod adapt;
 mod load;
@@ -159,7 +159,7 @@ fn draw(folder: &Path, points: &str) -> Result<()> {
     let (file, charts) = (folder.join("hybrid.tsv"), ["throughput", "ssd"]);
     std::fs::write(&file, points).with_context(|| format!("writing {}", file.display()))?;
     let charts = charts.map(|name| folder.join(format!("hybrid-{name}.svg")));
-    let run = ["run", "--profile", "dist", "--locked", "--package", "cinnabar-report", "--example"];
+    let run = ["run", "--profile", "dist", "--locked", "--package", "cinnabar-bench", "--example"];
     let mut command = cargo(&run);
     command.args(["hybrid_chart", "--"]).arg(&file).args(charts);
     show(&mut command)?;

@@ -12,12 +12,12 @@ use cinnabar_backend::disk::{Disk, DiskError, OpenOptions};
 use cinnabar_backend::generations::{DeviceId, Ledger, StateError};
 use cinnabar_backend::returning::{ReturnError, SnapNames};
 use cinnabar_backend::{Proof, ProofError};
+use cinnabar_config::messages::{
+    AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind, VolumeConfig,
+};
 use cinnabar_driver::device_life::ReplacementId;
 use cinnabar_driver::pending_proofs::GenerationHeld;
 use cinnabar_engine::volume::ProofToken;
-use cinnabar_messages::{
-    AnswerTo, CommandError, CommandErrorKind, NewCache, StartError, StartErrorKind, VolumeConfig,
-};
 use rustix::io::Errno;
 use std::path::PathBuf;
 use std::sync::atomic::AtomicBool;
@@ -201,7 +201,7 @@ impl Job for Task {
             // An operator has an answer.
             Self::Open(Opening { config, answer: answer @ Some(_), attempt, .. }) => {
                 let (name, kind) = (config.name, StartErrorKind::Resources);
-                let subject = cinnabar_messages::Subject::Volume(name.clone());
+                let subject = cinnabar_config::messages::Subject::Volume(name.clone());
                 let error = StartError::new(kind, subject, NO_THREAD, NO_THREAD_HINT);
                 Finished::Opened { name, result: Err(error), answer, attempt }
             }

@@ -4,12 +4,12 @@ use super::record::{self, Kept};
 use super::work::MoveStep;
 use super::{Moves, Swap, fence_of};
 use crate::dataplane::plane::Plane;
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, Given, Peer};
 use cinnabar_config::peer::{check_movable, check_one_way};
 use cinnabar_driver::Ownership;
 use cinnabar_driver::ownership::{EPOCH_MAX, Event, Role};
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::units::Instant;
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, Given, Peer};
 use std::path::PathBuf;
 
 /// A volume becomes one that may move, or ends to be one, once that is durable.

@@ -24,14 +24,14 @@ use super::requests::Waiting;
 use super::volume::Volume;
 use cinnabar_backend::Disk;
 use cinnabar_backend::spec::Place;
+use cinnabar_config::messages::{
+    AnswerTo, CommandError, CommandErrorKind, Given, MigrationRole, MigrationStatus, Peer, State,
+    VolumeConfig,
+};
 use cinnabar_config::volume::backend_place;
 use cinnabar_driver::Ownership;
 use cinnabar_driver::ownership::{Fence, Record, Role, Trust};
 use cinnabar_engine::units::Instant;
-use cinnabar_messages::{
-    AnswerTo, CommandError, CommandErrorKind, Given, MigrationRole, MigrationStatus, Peer, State,
-    VolumeConfig,
-};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -1,10 +1,10 @@
 //! Asking the other daemon for a volume, or for something of it, over its control API: one request a
 //! connection, with a bound on everything.
 
-use cinnabar_api::Token;
+use cinnabar_config::messages::Peer;
+use cinnabar_control::access::Token;
 use cinnabar_control::path::escape;
 use cinnabar_driver::ownership::{EPOCH_MAX, PeerAnswer};
-use cinnabar_messages::Peer;
 use serde::Deserialize;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};

@@ -3,8 +3,8 @@
 //! One small file of lines for each, beside the generations. It outlives the volume: a host that forgot
 //! that it owned one would pass for a host that never did.
 
+use cinnabar_config::messages::Peer;
 use cinnabar_driver::ownership::{EPOCH_MAX, Record};
-use cinnabar_messages::Peer;
 use std::fs::{DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};

@@ -14,12 +14,12 @@ use crate::dataplane::volume::VolumeIo;
 use cinnabar_backend::generations::DeviceId;
 use cinnabar_backend::rbd::Standing;
 use cinnabar_backend::{Disk, entropy};
+use cinnabar_config::messages::{CommandError, CommandErrorKind, Given};
 use cinnabar_driver::ownership::{Action, Event, Reply, Role, Trust};
 use cinnabar_driver::{Phase, VolumeLife};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Command, Failure};
-use cinnabar_messages::{CommandError, CommandErrorKind, Given};
 use std::sync::Arc;
 use std::time::Duration;
 

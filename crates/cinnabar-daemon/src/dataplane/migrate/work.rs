@@ -6,9 +6,9 @@ use crate::dataplane::disks::{self, OpenedVolume, Taken};
 use crate::dataplane::writes::{Claimed, Known};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::generations::{DeviceId, Ledger};
+use cinnabar_config::messages::{Peer, StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_config::peer::{check_movable, check_one_way};
 use cinnabar_driver::ownership::{Attempt, PeerAnswer, Record};
-use cinnabar_messages::{Peer, StartError, StartErrorKind, Subject, VolumeConfig};
 use std::path::PathBuf;
 
 /// A step.

@@ -2,10 +2,10 @@
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
 use cinnabar_backend::disk::{Disk, OpenOptions};
-use cinnabar_engine::volume::Warmth;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandErrorKind, DataStatus, IoMode, Message, NewCache, State, VolumeStatus,
 };
+use cinnabar_engine::volume::Warmth;
 use std::time::Duration;
 
 fn volume<'s>(status: &'s DataStatus, name: &str) -> &'s VolumeStatus {

@@ -2,7 +2,9 @@
 //! socket, and any account may take a port.
 
 use super::rig::{Rig, both, pattern};
-use cinnabar_messages::{IoMode, NbdAddress, Share, StartErrorKind, State, Subject, VolumeStatus};
+use cinnabar_config::messages::{
+    IoMode, NbdAddress, Share, StartErrorKind, State, Subject, VolumeStatus,
+};
 use rustix::fs::inotify;
 use std::mem::MaybeUninit;
 use std::net::TcpListener;

@@ -5,7 +5,7 @@
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, both, on_threads, pattern};
 use super::vhost::Guest;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, CommandErrorKind, EvictionMode, IoMode, Message, ParentStatus, StartErrorKind,
     State, VolumeConfig, VolumeMode, VolumeStatus,
 };

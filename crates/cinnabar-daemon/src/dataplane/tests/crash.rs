@@ -4,9 +4,9 @@
 //! is what a crash leaves behind.
 
 use super::rig::{MIB, Rig, both, pattern};
+use cinnabar_config::messages::{DataStatus, EvictionMode, IoMode, Message};
 use cinnabar_engine::health::Start;
 use cinnabar_engine::volume::{DropReason, Warmth};
-use cinnabar_messages::{DataStatus, EvictionMode, IoMode, Message};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 

@@ -2,11 +2,11 @@
 
 use super::rig::{MIB, Rig, both, pattern};
 use cinnabar_backend::disk::{Disk, OpenOptions};
-use cinnabar_engine::health::{Health, PassThroughReason};
-use cinnabar_engine::volume::{DropReason, Warmth};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     ByteRange, CommandErrorKind, IoMode, Message, NewCache, StartErrorKind, State,
 };
+use cinnabar_engine::health::{Health, PassThroughReason};
+use cinnabar_engine::volume::{DropReason, Warmth};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
@@ -411,7 +411,7 @@ fn a_device_that_hangs_is_given_up() {
     };
     rig.config.cache.device = rig.path("ssd/cache.img");
     rig.config.cache.device_timeout = Duration::from_secs(1);
-    rig.config.cache.eviction = cinnabar_messages::EvictionMode::Clock;
+    rig.config.cache.eviction = cinnabar_config::messages::EvictionMode::Clock;
     rig.start();
     warm_up(&rig);
     // Until the blocks are on flash, so that a write needs a mark.
@@ -490,7 +490,7 @@ fn a_device_that_hangs_while_it_is_replaced_does_not_condemn_the_next() {
         };
         rig.config.cache.device = rig.path("ssd/cache.img");
         rig.config.cache.device_timeout = Duration::from_secs(2);
-        rig.config.cache.eviction = cinnabar_messages::EvictionMode::Clock;
+        rig.config.cache.eviction = cinnabar_config::messages::EvictionMode::Clock;
         rig.start();
         warm_up(&rig);
         // Until the blocks are on flash, so that a write needs a mark.

@@ -1,11 +1,11 @@
 //! Disks that change under the daemon: cut short, shrunk, grown, silent.
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
-use cinnabar_engine::health::{Health, PassThroughReason};
-use cinnabar_engine::volume::{DropReason, Warmth};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, CommandErrorKind, DataStatus, IoMode, Message, NewCache, State,
 };
+use cinnabar_engine::health::{Health, PassThroughReason};
+use cinnabar_engine::volume::{DropReason, Warmth};
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;

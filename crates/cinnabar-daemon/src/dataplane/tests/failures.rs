@@ -1,8 +1,8 @@
 //! Starts that fail: the right kind, a hint, nothing lost.
 
 use super::rig::{MIB, Rig, pattern};
+use cinnabar_config::messages::{IoMode, Share, StartErrorKind, Subject};
 use cinnabar_engine::volume::Warmth;
-use cinnabar_messages::{IoMode, Share, StartErrorKind, Subject};
 use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 

@@ -4,10 +4,10 @@ use super::migrate::{out, two};
 use super::rig::{Rig, both};
 use crate::dataplane::forced::{Look, Removal};
 use crate::dataplane::plane::Plane;
-use cinnabar_engine::units;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, CommandErrorKind, IoMode, Message, MigrationRole, VolumeConfig,
 };
+use cinnabar_engine::units;
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::Path;

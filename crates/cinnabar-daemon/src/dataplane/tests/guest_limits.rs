@@ -3,7 +3,7 @@
 
 use super::client::Client;
 use super::rig::{MIB, Rig, both, on_threads, pattern};
-use cinnabar_messages::{CommandErrorKind, IoMode, Message, VolumeChange};
+use cinnabar_config::messages::{CommandErrorKind, IoMode, Message, VolumeChange};
 use std::time::{Duration, Instant};
 
 const EIO: u32 = 5;

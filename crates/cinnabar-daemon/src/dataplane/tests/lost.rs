@@ -3,12 +3,12 @@
 use super::degrade::{Frozen, replace, warm_up};
 use super::rig::{MIB, Rig, both, pattern};
 use cinnabar_backend::disk::{Disk, OpenOptions};
-use cinnabar_engine::health::{Health, PassThroughReason};
-use cinnabar_engine::volume::{DropReason, Warmth};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     AnswerTo, CommandError, CommandErrorKind, DataStatus, EvictionMode, IoMode, Message, NewCache,
     State,
 };
+use cinnabar_engine::health::{Health, PassThroughReason};
+use cinnabar_engine::volume::{DropReason, Warmth};
 use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, ftruncate, memfd_create};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};

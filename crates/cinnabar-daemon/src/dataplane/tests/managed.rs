@@ -4,7 +4,7 @@ use super::rig::Rig;
 use super::write_back::{SLOW, set, turn_until, until};
 use crate::dataplane::plane::Plane;
 use cinnabar_config::ManagerConfig;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, CommandErrorKind, IoMode, Message, VolumeChange, VolumeMode,
 };
 use cinnabar_writeback::Refusal;

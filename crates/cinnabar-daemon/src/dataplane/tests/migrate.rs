@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, both, pattern};
 use super::warm::{Meddler, answer_hot};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandErrorKind, Commands, Given, IoMode, Message, MigrationRole, MigrationStatus, Peer,
     State, VolumeMode,
 };
@@ -88,7 +88,7 @@ impl Host {
         status.volumes[0].migration.clone().expect("it may move")
     }
 
-    pub(super) fn take(&self, force: bool) -> Result<(), cinnabar_messages::CommandError> {
+    pub(super) fn take(&self, force: bool) -> Result<(), cinnabar_config::messages::CommandError> {
         let (name, peer, take) = ("vm1".to_owned(), None, Some(force));
         self.rig.ask(|answer| Message::MigrateIn { name, peer, take, answer })
     }
@@ -121,7 +121,9 @@ fn answer(mut stream: TcpStream, commands: &Commands, meddler: &Meddler) {
     let give =
         Message::Give { name: "vm1".into(), epoch: epoch.parse().expect("a number"), answer };
     let said = commands.send(give).and_then(|()| {
-        answered.blocking_recv().unwrap_or_else(|_| Err(cinnabar_messages::CommandError::gone()))
+        answered
+            .blocking_recv()
+            .unwrap_or_else(|_| Err(cinnabar_config::messages::CommandError::gone()))
     });
     let (code, body) = match said {
         Ok(Given { free, epoch, owned, reason }) => (
@@ -349,7 +351,8 @@ fn an_owner_that_lives_keeps_its_lock_against_the_operators_word() {
 fn commands_that_make_no_sense_are_refused() {
     let (mut a, mut b) = two(IoMode::Auto);
     let mode = |host: &Host, mode| {
-        let change = cinnabar_messages::VolumeChange { mode: Some(mode), ..Default::default() };
+        let change =
+            cinnabar_config::messages::VolumeChange { mode: Some(mode), ..Default::default() };
         host.rig.ask(|answer| Message::SetVolume { name: "vm1".into(), change, answer })
     };
     mode(&a, VolumeMode::WriteAround).expect("it does not move");

@@ -3,8 +3,8 @@
 use super::*;
 use crate::dataplane::{disks, writes};
 use cinnabar_backend::disk::OpenOptions;
+use cinnabar_config::messages::{CommandError, VolumeConfig};
 use cinnabar_driver::ownership::Record;
-use cinnabar_messages::{CommandError, VolumeConfig};
 
 /// What a message is answered within a while; `None`: nothing.
 fn within<T>(
@@ -341,7 +341,7 @@ fn a_volume_that_moves_shares_an_address_with_one_that_does_not() {
         assert!(two.read(0, 4096) == Ok(pattern(0, 4096)), "it stands by");
         // One that comes where another thread listens has to have an address of its own.
         let of = |name: &str, at: &str, peer: Option<Peer>| {
-            let nbd = Some(cinnabar_messages::NbdAddress::Unix(host.rig.path(at)));
+            let nbd = Some(cinnabar_config::messages::NbdAddress::Unix(host.rig.path(at)));
             Box::new(VolumeConfig { nbd, peer, ..host.rig.volume(name) })
         };
         let peer = host.rig.config.volumes[1].peer.clone();

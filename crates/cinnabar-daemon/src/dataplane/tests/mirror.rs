@@ -5,7 +5,7 @@ use super::rig::{MIB, Rig};
 use super::write_back::{SLOW, flush, has_claim, on_disk, until};
 use cinnabar_backend::Disk;
 use cinnabar_backend::disk::OpenOptions;
-use cinnabar_messages::{DataStatus, IoMode, LogHalfState, State};
+use cinnabar_config::messages::{DataStatus, IoMode, LogHalfState, State};
 use cinnabar_writeback::mirror::force_alone;
 use std::path::Path;
 
@@ -170,7 +170,7 @@ fn a_mirror_is_added_to_a_log_and_taken_away() {
 #[test]
 fn a_mirror_of_a_log_that_is_idle_is_complete() {
     let mut rig = mirrored(IoMode::Auto);
-    rig.config.volumes[0].mode = cinnabar_messages::VolumeMode::WriteThrough;
+    rig.config.volumes[0].mode = cinnabar_config::messages::VolumeMode::WriteThrough;
     rig.start();
     until(&rig, "there is nothing to fill", |status| states(status) == [LogHalfState::Both; 2]);
     rig.stop();

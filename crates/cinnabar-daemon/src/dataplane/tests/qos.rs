@@ -7,10 +7,10 @@
 
 use super::client::Client;
 use super::rig::{Rig, both, on_threads, pattern};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandErrorKind, DataStatus, IoMode, Message, QosGroupConfig, VolumeChange, VolumeMode,
 };
-use cinnabar_qos::{ClientReport, Settings};
+use cinnabar_driver::qos::{ClientReport, Settings};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;

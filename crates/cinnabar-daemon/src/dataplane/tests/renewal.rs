@@ -2,7 +2,7 @@
 
 use super::rig::Rig;
 use super::write_back::{flush, has_claim, on_disk, remove, set, until};
-use cinnabar_messages::{IoMode, State, VolumeMode};
+use cinnabar_config::messages::{IoMode, State, VolumeMode};
 use std::time::Duration;
 
 /// From block to block: an epoch of blocks that follow one another is a single durable write.

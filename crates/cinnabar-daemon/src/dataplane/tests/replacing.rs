@@ -2,7 +2,7 @@
 
 use super::degrade::{Frozen, replace};
 use super::rig::{MIB, Rig, pattern};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     AnswerTo, CommandError, CommandErrorKind, IoMode, Message, NewCache, State,
 };
 use std::time::Duration;

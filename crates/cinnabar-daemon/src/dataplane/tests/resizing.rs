@@ -2,7 +2,7 @@
 
 use super::rig::{MIB, Rig, SIZE, pattern};
 use cinnabar_backend::disk::{DiskError, DiskErrorKind};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, CommandErrorKind, DataStatus, IoMode, Message, Share, State,
 };
 use std::os::unix::fs::MetadataExt;

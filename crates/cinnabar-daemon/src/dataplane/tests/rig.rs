@@ -2,12 +2,12 @@
 
 use super::client::Client;
 use crate::dataplane;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     Ack, AnswerTo, CacheConfig, CommandError, CommandErrorKind, DataPlaneHandle, DataStatus,
     EvictionMode, IoMode, Message, NbdAddress, Share, SocketAccess, StartConfig, StartError,
     StopReport, VolumeConfig, VolumeMode, WriteLogConfig,
 };
-use cinnabar_qos::Settings;
+use cinnabar_driver::qos::Settings;
 use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -165,13 +165,13 @@ impl Rig {
     }
 
     /// Takes a data plane that the test runs itself, as far as messages go.
-    pub(super) fn adopt(&mut self, commands: cinnabar_messages::Commands) {
+    pub(super) fn adopt(&mut self, commands: cinnabar_config::messages::Commands) {
         let (_, ended) = oneshot::channel();
         self.running = Some(DataPlaneHandle { commands, ended, feeds: None, pulses: Vec::new() });
     }
 
     /// Where messages go.
-    pub(super) fn commands(&self) -> cinnabar_messages::Commands {
+    pub(super) fn commands(&self) -> cinnabar_config::messages::Commands {
         self.running.as_ref().expect("it runs").commands.clone()
     }
 

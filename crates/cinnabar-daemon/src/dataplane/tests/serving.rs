@@ -1,8 +1,8 @@
 //! Data in, data out, restarts, slow and failing backends, stops.
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
+use cinnabar_config::messages::{IoMode, Message, State, VolumeChange};
 use cinnabar_engine::volume::{DropReason, Warmth};
-use cinnabar_messages::{IoMode, Message, State, VolumeChange};
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 

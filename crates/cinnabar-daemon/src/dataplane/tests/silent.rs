@@ -7,9 +7,9 @@ use crate::dataplane::desk::IoEvent;
 use crate::dataplane::lane::LaneEvent;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::WorkerEvent;
+use cinnabar_backend::model::OpKind;
 use cinnabar_backend::work::What;
-use cinnabar_messages::{ByteRange, CommandErrorKind, IoMode, Message};
-use cinnabar_model::OpKind;
+use cinnabar_config::messages::{ByteRange, CommandErrorKind, IoMode, Message};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 //! others are served at once.
 
 use super::rig::{Rig, pattern};
-use cinnabar_messages::{IoMode, NbdAddress, State, VolumeConfig};
+use cinnabar_config::messages::{IoMode, NbdAddress, State, VolumeConfig};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::os::unix::net::UnixListener;

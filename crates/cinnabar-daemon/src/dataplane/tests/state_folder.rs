@@ -3,7 +3,7 @@
 use super::rig::{Rig, pattern};
 use crate::dataplane::plane::Plane;
 use cinnabar_backend::generations::Ledger;
-use cinnabar_messages::{IoMode, Message, State};
+use cinnabar_config::messages::{IoMode, Message, State};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::sync::mpsc;

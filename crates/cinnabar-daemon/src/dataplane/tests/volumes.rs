@@ -2,10 +2,10 @@
 
 use super::rig::{Rig, SIZE, both, pattern};
 use cinnabar_backend::disk::{Disk, OpenOptions};
-use cinnabar_engine::volume::Warmth;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandErrorKind, IoMode, Message, NbdAddress, Share, VolumeChange, VolumeConfig, VolumeMode,
 };
+use cinnabar_engine::volume::Warmth;
 use std::time::Duration;
 
 const EPERM: u32 = 1;

@@ -4,7 +4,7 @@
 use super::client::Client;
 use super::migrate::{Host, Model, out, two};
 use super::rig::{MIB, SIZE, both};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, Commands, HotPage, IoMode, Message, MigrationRole, WarmStatus,
 };
 use rand::{RngExt, SeedableRng};
@@ -28,7 +28,7 @@ fn meddle(host: &Host, meddle: impl FnMut(bool, Vec<u8>) -> Option<Vec<u8>> + Se
 
 fn ask<T>(
     commands: &Commands,
-    message: impl FnOnce(cinnabar_messages::AnswerTo<T>) -> Message,
+    message: impl FnOnce(cinnabar_config::messages::AnswerTo<T>) -> Message,
 ) -> Result<T, CommandError> {
     let (answer, answered) = tokio::sync::oneshot::channel();
     commands.send(message(answer))?;

@@ -4,7 +4,7 @@ use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, both, pattern};
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::WorkerEvent;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     CommandError, DataStatus, IoMode, Message, Share, State, StopReport, VolumeChange,
     VolumeConfig, VolumeMode, WriteBackStatus,
 };

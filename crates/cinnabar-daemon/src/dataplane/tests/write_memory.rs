@@ -1,7 +1,7 @@
 //! Writes that are acknowledged from memory: a real file in a tmpfs.
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     Ack, IoMode, Message, StartErrorKind, VolumeChange, WriteMemoryConfig, WriteMemoryStatus,
 };
 use std::path::Path;

@@ -7,9 +7,9 @@ use crate::dataplane::volume::{Change, Fault, Volume};
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::entropy;
 use cinnabar_backend::spec::Place as BackendPlace;
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_config::volume::backend_place;
 use cinnabar_engine::units::Instant;
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, VolumeMode};
 use cinnabar_writeback::{Command, Refusal};
 
 impl Plane {

@@ -8,8 +8,8 @@ use crate::dataplane::plane::Plane;
 use cinnabar_backend::claim::{Claim, Location, path_beside};
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::spec::Place;
+use cinnabar_config::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_config::volume::backend_place;
-use cinnabar_messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 

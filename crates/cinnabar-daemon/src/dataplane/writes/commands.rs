@@ -8,10 +8,10 @@ use crate::dataplane::plane::Plane;
 use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::{Change, Volume};
 use cinnabar_backend::entropy;
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::Op;
 use cinnabar_engine::units::Instant;
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
 use cinnabar_writeback::{Command, Refusal};
 
 impl Plane {

@@ -5,9 +5,9 @@
 
 use crate::dataplane::plane::Plane;
 use cinnabar_backend::{Disk, Memory};
+use cinnabar_config::messages::{LogHalfState, LogHalfStatus};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp};
-use cinnabar_messages::{LogHalfState, LogHalfStatus};
 use cinnabar_writeback::mirror::{HalfState, Mirror, Out};
 use cinnabar_writeback::{Event, WriteLog};
 use std::path::{Path, PathBuf};

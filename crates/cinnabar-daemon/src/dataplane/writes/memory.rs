@@ -7,12 +7,12 @@ use crate::dataplane::volume::Volume;
 use cinnabar_backend::disk::BoundedMedia;
 use cinnabar_backend::write_memory::{WriteMemory, WriteMemoryError, boot_id};
 use cinnabar_backend::{Memory, entropy};
-use cinnabar_engine::RequestId;
-use cinnabar_engine::units::Instant;
-use cinnabar_messages::{
+use cinnabar_config::messages::{
     Ack, CommandError, CommandErrorKind, StartError, StartErrorKind, Subject, WriteLogConfig,
     WriteMemoryStatus,
 };
+use cinnabar_engine::RequestId;
+use cinnabar_engine::units::Instant;
 use cinnabar_writeback::memory::{Host, MemoryAt, MemoryOp, open_with, release};
 use cinnabar_writeback::recover::{Media, OpenError};
 use cinnabar_writeback::{Command, Config, Event, Place, WriteLog};

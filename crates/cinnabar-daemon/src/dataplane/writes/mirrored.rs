@@ -10,7 +10,7 @@ use cinnabar_backend::disk::{
     open_halves, open_write_log,
 };
 use cinnabar_backend::{Disk, Memory};
-use cinnabar_messages::WriteLogConfig;
+use cinnabar_config::messages::WriteLogConfig;
 use cinnabar_writeback::format::superblock::Superblock;
 use cinnabar_writeback::mirror::{self, Half, HalfState, MarkState, Mirror, read_mark};
 use cinnabar_writeback::mutant::Mutants;

@@ -6,12 +6,12 @@ use crate::dataplane::clock::after;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::{Change, Volume};
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
 use cinnabar_driver::write_mode::{Failed, Step};
 use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, IoError, Op};
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
 use cinnabar_writeback::{Command, Done, Refusal};
 use std::time::Duration;
 

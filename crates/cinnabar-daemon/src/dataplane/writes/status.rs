@@ -3,8 +3,8 @@
 use super::Writes;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::volume::Volume;
+use cinnabar_config::messages::{VolumeMode, WriteBackStatus, WriteLogStatus};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
-use cinnabar_messages::{VolumeMode, WriteBackStatus, WriteLogStatus};
 use cinnabar_writeback::Counters;
 use std::time::Duration;
 

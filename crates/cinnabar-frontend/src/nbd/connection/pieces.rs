@@ -9,8 +9,8 @@ use crate::nbd::reply;
 use crate::nbd::request::{Body, Buffers};
 use crate::nbd::shared::Shared;
 use crate::nbd::transmission::{Expect, Pending};
-use cinnabar_seam::units::ByteSpan;
-use cinnabar_seam::{Failure, RawMemory};
+use cinnabar_engine::seam::units::ByteSpan;
+use cinnabar_engine::seam::{Failure, RawMemory};
 
 impl<M: RawMemory> Connection<M> {
     /// Whether its long request, or a long answer, comes before anything else is received.

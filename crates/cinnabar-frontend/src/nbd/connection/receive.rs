@@ -16,7 +16,7 @@ use crate::nbd::request::{Buffers, Command, Incoming, Ticket};
 use crate::nbd::shared::{Part, Shared, Slot};
 use crate::nbd::tls::{NOT_ALLOWED, TlsAccess};
 use crate::nbd::transmission::{self, Expect, ForPiece, Room};
-use cinnabar_seam::{Op, RawMemory};
+use cinnabar_engine::seam::{Op, RawMemory};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
 use std::io::IoSliceMut;

@@ -4,8 +4,8 @@ use super::{Directory, Entering, Handshake, Step, Tls, export_flags, reply};
 use crate::nbd::export::{Export, ExportId};
 use crate::nbd::proto::{Fields, allocation, info, option, option_reply};
 use crate::nbd::reason::DisconnectReason;
-use cinnabar_seam::limits::DATA_BYTES_MAX;
-use cinnabar_seam::units::BLOCK_BYTES;
+use cinnabar_engine::seam::limits::DATA_BYTES_MAX;
+use cinnabar_engine::seam::units::BLOCK_BYTES;
 
 /// What a client is told that has not asked for TLS.
 const TLS_REQUIRED: &str = "this volume is served over TLS only";

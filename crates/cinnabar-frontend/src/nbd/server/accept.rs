@@ -10,7 +10,7 @@ use crate::nbd::listener::Listener;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
 use crate::socket::{ListenError, SocketAccess};
-use cinnabar_seam::RawMemory;
+use cinnabar_engine::seam::RawMemory;
 use rustix::io::Errno;
 use std::os::fd::AsRawFd;
 

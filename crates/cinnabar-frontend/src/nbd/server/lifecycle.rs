@@ -8,8 +8,8 @@ use crate::nbd::peer::Peer;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
 use crate::nbd::shared::Shared;
-use cinnabar_seam::RawMemory;
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::RawMemory;
+use cinnabar_engine::seam::units::Instant;
 use std::os::fd::AsRawFd;
 
 /// Why a client may not enter an export.

@@ -12,7 +12,7 @@ use crate::nbd::limits::{HOLD_NS_MIN, WAIT_NS_MAX};
 use crate::nbd::peer::Peer;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
-use cinnabar_seam::RawMemory;
+use cinnabar_engine::seam::RawMemory;
 use std::collections::BTreeSet;
 
 /// A connection, and whose it is.

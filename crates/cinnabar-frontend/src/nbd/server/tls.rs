@@ -5,7 +5,7 @@ use crate::nbd::interest::{Interest, Token, Want};
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
 use crate::nbd::tls::{Handover, Link, StartTls};
-use cinnabar_seam::RawMemory;
+use cinnabar_engine::seam::RawMemory;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 

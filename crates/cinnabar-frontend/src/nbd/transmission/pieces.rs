@@ -8,8 +8,8 @@ use crate::nbd::long::{Kind, Long};
 use crate::nbd::proto::{Errno, Request, command, command_flag};
 use crate::nbd::request::Buffers;
 use crate::nbd::sectors;
-use cinnabar_seam::RawMemory;
-use cinnabar_seam::units::ByteSpan;
+use cinnabar_engine::seam::RawMemory;
+use cinnabar_engine::seam::units::ByteSpan;
 
 impl<M: RawMemory> Transmission<M> {
     /// The long request under way.

@@ -17,7 +17,7 @@ use crate::vhost::proto::{
 use crate::vhost::queue::{Queue, Running};
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::watches::{Source, Watches};
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::units::Instant;
 use rustix::fd::OwnedFd;
 use std::os::fd::{AsFd, AsRawFd};
 use std::sync::Arc;

@@ -15,8 +15,8 @@ use crate::vhost::queue::Next;
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::slot::{Delivery, Slot};
 use crate::vhost::stats::Stats;
-use cinnabar_seam::units::{BLOCK_BYTES, ByteSpan};
-use cinnabar_seam::{Op, RawMemory};
+use cinnabar_engine::seam::units::{BLOCK_BYTES, ByteSpan};
+use cinnabar_engine::seam::{Op, RawMemory};
 use std::any::Any;
 use std::sync::Arc;
 

@@ -9,7 +9,7 @@ use crate::vhost::export::{AddError, Export, SocketSpec};
 use crate::vhost::limits::ACCEPTS_PER_TURN;
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::watches::Source;
-use cinnabar_seam::RawMemory;
+use cinnabar_engine::seam::RawMemory;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};

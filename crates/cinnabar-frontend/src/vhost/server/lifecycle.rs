@@ -7,8 +7,8 @@ use crate::vhost::connection::Connection;
 use crate::vhost::log::Log;
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::slot::Delivery;
-use cinnabar_seam::RawMemory;
-use cinnabar_seam::units::Instant;
+use cinnabar_engine::seam::RawMemory;
+use cinnabar_engine::seam::units::Instant;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
 

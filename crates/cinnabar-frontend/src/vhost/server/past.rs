@@ -8,7 +8,7 @@ use super::{Served, Server};
 use crate::load::Load;
 use crate::vhost::budget::Account;
 use crate::vhost::export::Export;
-use cinnabar_seam::RawMemory;
+use cinnabar_engine::seam::RawMemory;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

@@ -10,8 +10,8 @@ use crate::vhost::log::Log;
 use crate::vhost::memory::{GuestMemory, Pieces};
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::slot::{Delivery, Slot};
-use cinnabar_seam::units::Instant;
-use cinnabar_seam::{Failure, Op, RawMemory};
+use cinnabar_engine::seam::units::Instant;
+use cinnabar_engine::seam::{Failure, Op, RawMemory};
 use std::sync::Arc;
 
 /// Something that waits for the end of a read into guest memory.

@@ -1,9 +1,9 @@
 //! `cinnabar-lab analyze --compare`: the traces replayed under each allocator, side by side.
 //!
-//! The laboratory's comparison does it, `cinnabar-report` shows it.
+//! The laboratory's comparison does it, `cinnabar-bench` shows it.
 
+use cinnabar_bench::report::compare as report;
 use cinnabar_policy::sizing::{Allocator, Goal, Weighting};
-use cinnabar_report::compare as report;
 use cinnabar_study::analysis::Settings;
 use cinnabar_study::compare::{
     self, CompareError, Comparison, Contestant, Input, Judged, Model, Options, Progress as Told,
@@ -123,7 +123,7 @@ pub(super) fn run(
     }
     if let Some(path) = asked.html {
         let page = report::page(&found, &options, &settings.traces);
-        let failed = |error: cinnabar_report::page::PageError| {
+        let failed = |error: cinnabar_bench::report::page::PageError| {
             Failure::at_run_time(format!("{error}: {}", error.source), error.hint())
         };
         page.save(path).map_err(failed)?;

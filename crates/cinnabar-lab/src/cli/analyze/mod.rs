@@ -1,6 +1,6 @@
 //! `cinnabar-lab analyze`: would a cache help, how large, and with which policy?
 //!
-//! [`args`] says what to do, the laboratory's analysis does it, and `cinnabar-report` shows what it
+//! [`args`] says what to do, the laboratory's analysis does it, and `cinnabar-bench` shows what it
 //! found.
 
 mod args;
@@ -9,7 +9,7 @@ mod values;
 
 pub(super) use args::Args;
 
-use cinnabar_report::analysis as report;
+use cinnabar_bench::report::analysis as report;
 use cinnabar_study::analysis::{self, Analysis, AnalysisError, Settings};
 use cinnabar_text::Failure;
 use cinnabar_text::cli::output;

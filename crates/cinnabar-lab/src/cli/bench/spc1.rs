@@ -7,12 +7,12 @@ mod places;
 use super::cache_args::CacheArgs;
 use super::reports;
 use crate::cli::parse::{duration, size};
+use cinnabar_bench::report::spc1 as report;
 use cinnabar_bench::spc1::{
     BenchError, LIMIT, Plan, Progress, Report, Search, find_max, mock, run,
 };
 use cinnabar_bench::target::guard;
 use cinnabar_engine::metadata::superblock::Geometry;
-use cinnabar_report::spc1 as report;
 use cinnabar_text::Failure;
 use cinnabar_text::cli::output;
 use cinnabar_text::cli::progress;
@@ -320,7 +320,7 @@ fn failure(error: &BenchError) -> Failure {
 }
 
 /// Writes a page.
-fn save(page: &cinnabar_report::page::Page, path: &Path) -> Result<(), Failure> {
+fn save(page: &cinnabar_bench::report::page::Page, path: &Path) -> Result<(), Failure> {
     page.save(path).map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))
 }
 

@@ -4,9 +4,9 @@ mod size;
 mod traces;
 
 use crate::cli::parse;
+use cinnabar_bench::report::hits::{self as report, Simulated};
 use cinnabar_engine::{Admission, Endurance};
 use cinnabar_policy::{UnknownWrites, Writes};
-use cinnabar_report::hits::{self as report, Simulated};
 use cinnabar_study::hits::{
     Contender, EngineCache, EngineError, Grain, HitsError, Options, Run, Survey,
 };

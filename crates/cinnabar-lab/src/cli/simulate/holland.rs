@@ -2,9 +2,9 @@
 //! again, drawn, and judged.
 //!
 //! The experiments are data of `cinnabar-study`; here they are run and what came out is written down
-//! by `cinnabar-report`.
+//! by `cinnabar-bench`.
 
-use cinnabar_report::holland::{self as report, Found};
+use cinnabar_bench::report::holland::{self as report, Found};
 use cinnabar_study::holland::{Experiment, Measured, Setup, distinct, experiments};
 use cinnabar_study::sweep::{self, Job, Limits};
 use cinnabar_study::timed::Config;

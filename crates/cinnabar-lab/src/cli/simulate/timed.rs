@@ -4,7 +4,7 @@
 //! if one is named, and taken over by the next run.
 
 use crate::cli::parse;
-use cinnabar_report::timed::{
+use cinnabar_bench::report::timed::{
     self as report, Found, Identity, PointStats, Recommended, Rules, Store, Sweep,
 };
 use cinnabar_study::sweep::{self, Finished, Job, Limits, Load, Open, SweepError};
@@ -93,14 +93,15 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 fn tell(args: &Args, sweep: &Sweep, recommended: Option<&Recommended>) -> Result<(), Failure> {
     let report = report::Report::new(sweep, recommended);
-    let cannot = |error: cinnabar_report::page::PageError| {
+    let cannot = |error: cinnabar_bench::report::page::PageError| {
         Failure::at_run_time(format!("{error}: {}", error.source), error.hint())
     };
     if let Some(folder) = &args.out {
         let text = serde_json::to_string_pretty(&report)
             .map_err(|error| Failure::at_run_time(error.to_string(), ""))?;
-        cinnabar_report::page::save(&folder.join("points.json"), &(text + "\n")).map_err(cannot)?;
-        cinnabar_report::page::save(&folder.join("points.csv"), &report::csv(sweep))
+        cinnabar_bench::report::page::save(&folder.join("points.json"), &(text + "\n"))
+            .map_err(cannot)?;
+        cinnabar_bench::report::page::save(&folder.join("points.csv"), &report::csv(sweep))
             .map_err(cannot)?;
     }
     if let Some(path) = &args.html {

@@ -5,7 +5,7 @@ mod target;
 use super::choice::Choice;
 use super::input::{Input, Reading};
 use crate::cli::parse::duration;
-use cinnabar_report::traces::show_time;
+use cinnabar_bench::report::traces::show_time;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::cli::output;

@@ -1,7 +1,7 @@
 //! `cinnabar-lab trace info`: what a trace is and what is in it, before anything is simulated.
 
 use super::input::{Input, Reading};
-use cinnabar_report::traces::{self as report, Info, Summing};
+use cinnabar_bench::report::traces::{self as report, Info, Summing};
 use cinnabar_text::Failure;
 use cinnabar_text::cli::output;
 use std::path::{Path, PathBuf};

@@ -13,8 +13,8 @@ use crate::instant::{Length, plain_volume};
 use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::limits::VOLUME_BLOCKS_MAX;
 use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::{Answer, Command, Event, Failure, RequestId};
-use cinnabar_shards::Sharded;
 use std::collections::btree_map::Entry;
 
 impl Model<'_> {

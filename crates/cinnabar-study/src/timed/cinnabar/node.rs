@@ -10,9 +10,9 @@ use cinnabar_engine::counters::VolumeCounters;
 use cinnabar_engine::limits::{REQUESTS_MAX, VOLUME_BLOCKS_MAX};
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::shards::Sharded;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, VolumeId};
 use cinnabar_engine::{Action, Event, IoId, Op, Request, RequestId};
-use cinnabar_shards::Sharded;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// Requests in an engine's hands at most; more wait in front of it, as they do in the daemon. Half of

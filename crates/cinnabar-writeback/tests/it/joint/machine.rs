@@ -7,12 +7,12 @@ use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_driver::{ShardIo, ShardPool};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::metadata::superblock::Superblock;
+use cinnabar_engine::shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap};
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
 use cinnabar_engine::{
     Answer, Command, Config, Engine, Event, IoDone, IoId, IoOp, Reply, Request, RequestId,
 };
-use cinnabar_shards::{Losses, OWN_COMMAND, Routed, Router, ShardMap};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a thread's port has brought.

@@ -1,13 +1,13 @@
 //! `cinnabar cache check`: what is on a device, what is damaged, what the next start will do.
 
 use super::{Watcher, shards, write_log};
-use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_offline::Image;
-use cinnabar_offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
-use cinnabar_offline::report::{
+use crate::offline::Image;
+use crate::offline::check::{CheckOptions, SEGMENTS_SAMPLED, check};
+use crate::offline::report::{
     CheckReport, CheckpointReport, CopyReport, JournalReport, LogReport, VolumeReport,
 };
-use cinnabar_offline::write_log::check_mirrored;
+use crate::offline::write_log::check_mirrored;
+use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
 use cinnabar_text::cli::output;
@@ -62,9 +62,9 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let device = args.device.display().to_string();
     let options = CheckOptions { all: args.all };
     let mut line = Watcher::new();
-    if let Some(copies) = cinnabar_offline::write_log::recognise(&image) {
+    if let Some(copies) = crate::offline::write_log::recognise(&image) {
         let report =
-            cinnabar_offline::write_log::check(&image, &device, &copies, options, &mut line)?;
+            crate::offline::write_log::check(&image, &device, &copies, options, &mut line)?;
         drop(line);
         return write_log::show(&report, args.json);
     }

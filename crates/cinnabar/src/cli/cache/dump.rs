@@ -1,9 +1,9 @@
 //! `cinnabar cache dump`: what is on a device, line by line.
 
 use super::Watcher;
-use cinnabar_offline::Image;
-use cinnabar_offline::dump::{DumpOptions, Line, Part, dump};
-use cinnabar_offline::write_log;
+use crate::offline::Image;
+use crate::offline::dump::{DumpOptions, Line, Part, dump};
+use crate::offline::write_log;
 use cinnabar_text::cli::output;
 use cinnabar_text::{Failure, seen};
 use std::ops::ControlFlow;

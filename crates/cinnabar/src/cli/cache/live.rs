@@ -2,9 +2,9 @@
 //! fails.
 
 use crate::cli::client::Daemon;
+use cinnabar_config::status::report::{CacheReport, HealthReport};
 use cinnabar_control::actions::ReplaceInput;
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_status::report::{CacheReport, HealthReport};
 use cinnabar_text::Failure;
 use cinnabar_text::cli::output;
 use cinnabar_text::{parse_size, show_size};

@@ -1,6 +1,6 @@
 //! `cinnabar cache mirror`: the operator's word on the halves of a mirrored write log.
 
-use cinnabar_offline::write_log::stand_alone;
+use crate::offline::write_log::stand_alone;
 use cinnabar_text::Failure;
 use cinnabar_text::cli::output;
 use std::path::PathBuf;

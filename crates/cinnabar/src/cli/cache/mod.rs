@@ -10,8 +10,8 @@ mod shards;
 mod write_log;
 mod writeback;
 
-use cinnabar_offline::Watch;
-use cinnabar_offline::report::StartReport;
+use crate::offline::Watch;
+use crate::offline::report::StartReport;
 use cinnabar_text::Failure;
 use cinnabar_text::cli::progress::Progress;
 

@@ -1,7 +1,7 @@
 //! `cinnabar cache repair`: the superblock's copies, and the word that nothing is to be believed.
 
-use cinnabar_offline::repair::{Repair, carry_out, plan};
-use cinnabar_offline::{Image, Regions};
+use crate::offline::repair::{Repair, carry_out, plan};
+use crate::offline::{Image, Regions};
 use cinnabar_text::Failure;
 use cinnabar_text::cli::output;
 use std::io::{IsTerminal, Write};

@@ -1,8 +1,8 @@
 //! `cinnabar cache resize`: another size of a running daemon's cache.
 
 use crate::cli::client::Daemon;
+use cinnabar_config::status::report::{CacheReport, StatusReport};
 use cinnabar_control::actions::ResizeInput;
-use cinnabar_status::report::{CacheReport, StatusReport};
 use cinnabar_text::cli::output;
 use cinnabar_text::cli::progress::Progress;
 use cinnabar_text::{Failure, parse_size, show_size};

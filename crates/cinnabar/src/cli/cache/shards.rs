@@ -1,9 +1,9 @@
 //! `cinnabar cache check` for people, of a device with several shards: a line each, and the sum.
 
 use super::verdict;
+use crate::offline::report::{CheckReport, LogReport};
+use crate::offline::sum::{DeviceReport, VolumeSum};
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_offline::report::{CheckReport, LogReport};
-use cinnabar_offline::sum::{DeviceReport, VolumeSum};
 use cinnabar_text::Table;
 use cinnabar_text::cli::output;
 use cinnabar_text::show_size;

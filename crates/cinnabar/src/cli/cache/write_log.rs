@@ -1,7 +1,7 @@
 //! `cinnabar cache check` of a write log, for people.
 
 use super::{damage, verdict};
-use cinnabar_offline::write_log::{HalfReport, LogVolumeReport, WriteLogReport};
+use crate::offline::write_log::{HalfReport, LogVolumeReport, WriteLogReport};
 use cinnabar_text::cli::output;
 use cinnabar_text::{Failure, Table, show_size};
 

@@ -2,13 +2,13 @@
 //! end without the daemon.
 
 use super::Watcher;
+use crate::offline::OfflineError;
+use crate::offline::write_log::{Remembered, Rescued, open_with_memory, rescue};
 use cinnabar_backend::claim::{Location, path_beside};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::spec::Place;
 use cinnabar_backend::{BackendSpec, Disk};
 use cinnabar_engine::units::BLOCK_BYTES;
-use cinnabar_offline::OfflineError;
-use cinnabar_offline::write_log::{Remembered, Rescued, open_with_memory, rescue};
 use cinnabar_text::cli::output;
 use cinnabar_text::{Failure, show_size};
 use std::error::Error;

@@ -6,7 +6,7 @@ use std::io::Write;
 
 const RECORD: usize = 512;
 /// The folder that all files are in.
-const FOLDER: &str = "cinnabar-report";
+const FOLDER: &str = "cinnabar-bench";
 
 /// The archive of these files, all of this age in seconds since 1970.
 pub(super) fn packed(files: &[(String, Vec<u8>)], at_s: u64) -> Vec<u8> {

@@ -8,9 +8,9 @@ use super::wire;
 use crate::dataplane::background::Task;
 use crate::dataplane::plane::Plane;
 use cinnabar_backend::Memory;
+use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, HotPage};
 use cinnabar_engine::units::BLOCK_BYTES;
 use cinnabar_engine::{KeptBlock, KeptCursor, Payload};
-use cinnabar_messages::{AnswerTo, CommandError, CommandErrorKind, HotPage};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -74,7 +74,7 @@ fn part_of_one_kind(lines: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_messages::recording::Ending;
+    use cinnabar_config::messages::recording::Ending;
     use cinnabar_trace::Op;
 
     const ANSWER: &str = "{\"word\":\"began\",\"id\":1,\"volumes\":[\"vm1\"]}\n\

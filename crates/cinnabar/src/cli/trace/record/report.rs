@@ -1,7 +1,7 @@
 //! What was recorded, in figures.
 
+use cinnabar_config::messages::recording::Intervals;
 use cinnabar_control::recordings::Word;
-use cinnabar_messages::recording::Intervals;
 use cinnabar_text::Table;
 use cinnabar_text::cli::output;
 use cinnabar_text::show_size;

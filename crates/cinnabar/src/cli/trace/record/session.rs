@@ -5,9 +5,9 @@
 use super::lines::{Gibberish, Line, Lines};
 use super::report::{End, Tally};
 use crate::cli::client::Daemon;
+use cinnabar_config::messages::recording::Ending;
 use cinnabar_control::recordings::{RecordInput, Word};
 use cinnabar_daemon::signals::Signals;
-use cinnabar_messages::recording::Ending;
 use cinnabar_text::Failure;
 use cinnabar_text::cli::progress::Progress;
 use cinnabar_text::cli::trace_file::cannot_write;
