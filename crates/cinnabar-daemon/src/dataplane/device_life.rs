@@ -83,9 +83,9 @@ impl Plane {
         }
         if hurries {
             let now = self.lane.clock.now();
-            self.crew.hurry_cache(&mut self.lane, now, SILENCE_MAX);
+            self.shard_set.hurry_cache(&mut self.lane, now, SILENCE_MAX);
         } else {
-            self.crew.ease_cache(&mut self.lane);
+            self.shard_set.ease_cache(&mut self.lane);
         }
     }
 
@@ -129,8 +129,8 @@ impl Plane {
 
     /// Says it once when the device is lost, and has it given up and let go of.
     pub(super) fn watch_health(&mut self) {
-        self.crew.watch_health(&mut self.lane);
-        let Health::PassThrough(reason) = self.crew.health() else { return };
+        self.shard_set.watch_health(&mut self.lane);
+        let Health::PassThrough(reason) = self.shard_set.health() else { return };
         let uses = self.cache.life.can_be_lost();
         // Threads may be heard in another order than that in which they have run a shard.
         if uses && !self.is_without_device() {

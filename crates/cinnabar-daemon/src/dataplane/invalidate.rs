@@ -60,7 +60,7 @@ impl Plane {
         answer: AnswerTo<()>,
     ) {
         match result {
-            Err(Failure::NoVolume) if matches!(self.crew.health(), Health::PassThrough(_)) => {
+            Err(Failure::NoVolume) if matches!(self.shard_set.health(), Health::PassThrough(_)) => {
                 let ledger = self.ledger.clone();
                 self.background.start(Task::Disown { ledger, name, answer });
             }

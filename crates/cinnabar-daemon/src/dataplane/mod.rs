@@ -13,7 +13,7 @@ mod cache;
 mod clock;
 mod clones;
 mod control;
-mod crew;
+mod shard_set;
 mod desk;
 mod device;
 mod device_life;

@@ -53,7 +53,7 @@ impl Plane {
             Err(reason) => reason,
         };
         // What hangs in the kernel is nobody's any more.
-        self.crew.leave_cache(&mut self.lane);
+        self.shard_set.leave_cache(&mut self.lane);
         self.seat_without_device(config);
         self.cache.give_up(reason.message);
         self.forget_engines();

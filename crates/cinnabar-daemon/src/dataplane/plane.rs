@@ -4,7 +4,7 @@ use super::absent::Absents;
 use super::background::Background;
 use super::cache::Cache;
 use super::control::PendingCommand;
-use super::crew::Crew;
+use super::shard_set::ShardSet;
 use super::desk::IoEvent;
 use super::forced::Forced;
 use super::front::Front;
@@ -45,7 +45,7 @@ pub(super) struct Plane {
     /// Its own engines and I/O.
     pub(super) lane: Lane,
     /// All engines.
-    pub(super) crew: Crew,
+    pub(super) shard_set: ShardSet,
     /// Of the volumes that this thread serves.
     pub(super) front: Front,
     /// After a drain: threads whose guests have not all gone.
@@ -152,7 +152,7 @@ impl Plane {
         let heard = self.heard.clone();
         let first =
             Pulse::new(super::FIRST_THREAD, move |beat| heard.push(WorkerEvent::Asked(beat)));
-        std::iter::once(first).chain(self.crew.workers.iter().map(Worker::pulse)).collect()
+        std::iter::once(first).chain(self.shard_set.workers.iter().map(Worker::pulse)).collect()
     }
 
     /// One turn: wait, gather, apply, act, send.
@@ -310,11 +310,11 @@ impl Plane {
         let name = |io| IoName { thread, io };
         match said {
             LaneEvent::Reply(shard, reply) => {
-                if let Some(reply) = self.crew.reply(&mut self.lane, shard, reply) {
+                if let Some(reply) = self.shard_set.reply(&mut self.lane, shard, reply) {
                     self.reply(now, reply);
                 }
             }
-            LaneEvent::Health(shard, news) => self.crew.heard_health(shard, news),
+            LaneEvent::Health(shard, news) => self.shard_set.heard_health(shard, news),
             LaneEvent::Io(IoEvent::Extents(caller, found)) => {
                 self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }
@@ -334,9 +334,9 @@ impl Plane {
     /// Lets go of everything, in order. What still hangs in the kernel is left behind: waiting for
     /// it would keep the process from ending.
     pub(super) fn end(self) {
-        let Self { lane, mut crew, stop, front, volumes, cache, ledger, writes, .. } = self;
+        let Self { lane, mut shard_set, stop, front, volumes, cache, ledger, writes, .. } = self;
         drop(front);
-        crew.end();
+        shard_set.end();
         drop((volumes, cache, ledger, writes));
         lane.end();
         // All is let go of, locks included.

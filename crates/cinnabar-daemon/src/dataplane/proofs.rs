@@ -64,7 +64,7 @@ impl Plane {
         for IoName { thread, io } in ended.ios {
             let result = result.clone();
             let settle = move |desk: &mut Desk| desk.ios.proved(now, io, result, attachment);
-            self.crew.on_desk(&mut self.lane, thread, settle);
+            self.shard_set.on_desk(&mut self.lane, thread, settle);
         }
         if ended.again {
             self.prove(volume);
@@ -113,7 +113,7 @@ impl Plane {
         for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
             let generation = generations.map(|all| all[at]);
             let settle = move |desk: &mut Desk| desk.generation_bumped(now, io, generation);
-            self.crew.on_desk(&mut self.lane, thread, settle);
+            self.shard_set.on_desk(&mut self.lane, thread, settle);
         }
     }
 }

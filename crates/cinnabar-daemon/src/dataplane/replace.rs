@@ -55,7 +55,7 @@ impl Plane {
         let progress = Progress::default();
         let options = OpenOptions { progress: progress.clone(), ..self.open_options.clone() };
         self.replacing = Some(Replacing { id, path: new.device.clone(), progress, answer });
-        let (shards, taken) = (self.crew.shards(), self.taken());
+        let (shards, taken) = (self.shard_set.shards(), self.taken());
         self.background.start(Task::OpenDevice { id, new, shards, options, taken });
         self.look_at_new_device(now);
     }
@@ -146,7 +146,7 @@ impl Plane {
                 self.command(PendingCommand::Replace, &Command::Replace(Box::new(superblock)));
             }
             Err(errno) => {
-                self.crew.close_cache(&mut self.lane);
+                self.shard_set.close_cache(&mut self.lane);
                 self.cache.life.not_installed();
                 let error = CommandError::new(
                     CommandErrorKind::Limit,
@@ -192,7 +192,7 @@ impl Plane {
             })
         });
         let volumes = plans.collect();
-        self.crew.adopt(&mut self.lane, &Plan { volumes, admits: Some(!self.cache.throttled) });
+        self.shard_set.adopt(&mut self.lane, &Plan { volumes, admits: Some(!self.cache.throttled) });
     }
 
     /// Whether a replacement is under way whose new device is there.

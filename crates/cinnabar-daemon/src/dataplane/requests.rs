@@ -338,7 +338,7 @@ impl Plane {
         self.overdue.ids = std::mem::take(&mut self.overdue.next);
         self.overdue.elsewhere = std::mem::take(&mut self.overdue.next_elsewhere);
         (self.overdue.own, self.overdue.waiting) = (true, false);
-        self.overdue.awaited = 1 + self.crew.have_look();
+        self.overdue.awaited = 1 + self.shard_set.have_look();
     }
 
     /// The time of another thread's own requests is over.
@@ -385,7 +385,7 @@ impl Plane {
             self.writes.give(Event::Late(id));
         }
         if !ids.is_empty() {
-            let replies = self.crew.late(&mut self.lane, ids);
+            let replies = self.shard_set.late(&mut self.lane, ids);
             self.replies.extend(replies);
         }
         self.look_for_overdue();
@@ -410,7 +410,7 @@ impl Plane {
             door.note(&op);
         }
         let id = RequestId(self.requests.insert(request) as u64);
-        let reply = self.crew.submit(&mut self.lane, Request { id, volume, op }, share);
+        let reply = self.shard_set.submit(&mut self.lane, Request { id, volume, op }, share);
         self.replies.extend(reply);
     }
 

@@ -116,7 +116,7 @@ impl Plane {
             }
             None => {}
         }
-        self.crew.capacity_blocks = size.capacity_blocks();
+        self.shard_set.capacity_blocks = size.capacity_blocks();
         self.cache.size = Some(size);
     }
 
@@ -274,7 +274,7 @@ impl Plane {
         (size.segments, size.under_way, size.uneven) = (segments, true, false);
         size.failed.clear();
         let (number, otherwise) = (size.number, size.before);
-        self.crew.capacity_blocks = size.capacity_blocks();
+        self.shard_set.capacity_blocks = size.capacity_blocks();
         // Room that is not there yet is nobody's share.
         if segments <= otherwise {
             self.adopt_shares();
@@ -314,7 +314,7 @@ impl Plane {
                     }
                     failure => failed("resizing the cache", failure).message,
                 };
-                let why = if self.crew.is_uneven() { format!("{why}; {UNEVEN}") } else { why };
+                let why = if self.shard_set.is_uneven() { format!("{why}; {UNEVEN}") } else { why };
                 self.keep_size(&why, "see the status, and choose another size");
             }
         }
@@ -329,7 +329,7 @@ impl Plane {
         let (path, kept) = (self.cache.path.display(), show_size(self.cache.used_bytes()));
         tracing::warn!(%path, reason = why, size = kept, "the cache keeps its size (hint: {hint})");
         if self.cache.disk().is_some() {
-            self.crew.capacity_blocks = capacity_blocks;
+            self.shard_set.capacity_blocks = capacity_blocks;
         }
         self.adopt_shares();
     }

@@ -42,7 +42,7 @@ impl Front {
 impl Plane {
     /// The thread that is to serve a volume.
     pub(super) fn thread_for(&mut self, config: &VolumeConfig) -> Result<usize, StartError> {
-        let threads = self.crew.threads();
+        let threads = self.shard_set.threads();
         // One that moves is let go of with all that is under way, by the thread that knows all of it.
         if threads == 1 || !matches!(self.writes, Writes::Off) || config.peer.is_some() {
             return Ok(0);
@@ -89,7 +89,7 @@ impl Plane {
     ) -> T {
         match thread {
             0 => here(&mut self.front),
-            thread => self.crew.workers[thread - 1].call(there),
+            thread => self.shard_set.workers[thread - 1].call(there),
         }
     }
 
@@ -183,8 +183,8 @@ impl Plane {
             return;
         }
         let attachment = io.attachment;
-        let Some(names) = self.crew.names(id, &config.name, io.disk.size_bytes()) else { return };
-        self.crew.workers[thread - 1].order(move |hands| hands.guests.open(key, attachment, names));
+        let Some(names) = self.shard_set.names(id, &config.name, io.disk.size_bytes()) else { return };
+        self.shard_set.workers[thread - 1].order(move |hands| hands.guests.open(key, attachment, names));
     }
 
     /// A volume has grown.
@@ -207,7 +207,7 @@ impl Plane {
         let owned = config.clone();
         match *thread {
             0 => self.front.limits.set(now, export, &owned),
-            thread => self.crew.workers[thread - 1]
+            thread => self.shard_set.workers[thread - 1]
                 .order(move |hands| hands.front.limits.set(now, export, &owned)),
         }
     }
@@ -218,7 +218,7 @@ impl Plane {
         let own = |key: &usize| self.front.served(export_of(*key));
         let mut all: Vec<Served> = keys.iter().map(own).collect();
         let mut ram_bytes = 0;
-        for (thread, worker) in (1..).zip(&self.crew.workers) {
+        for (thread, worker) in (1..).zip(&self.shard_set.workers) {
             let its = |(_, key): &(usize, &usize)| self.volumes[**key].thread == thread;
             let its: Vec<(usize, usize)> =
                 keys.iter().enumerate().filter(its).map(|(at, key)| (at, *key)).collect();
@@ -241,14 +241,14 @@ impl Plane {
     /// Guests' requests that other threads have in the engines' hands.
     pub(super) fn under_way_elsewhere(&self) -> usize {
         let count = |hands: &mut WorkerState| hands.guests.under_way();
-        self.crew.workers.iter().map(|worker| worker.call(count)).sum()
+        self.shard_set.workers.iter().map(|worker| worker.call(count)).sum()
     }
 
     /// Has all threads end their connections in an orderly way.
     pub(super) fn drain(&mut self) {
         self.front.drain(self.lane.clock.now());
-        self.drains = self.crew.workers.len();
-        self.crew.workers.iter().for_each(|worker| worker.order(WorkerState::drain));
+        self.drains = self.shard_set.workers.len();
+        self.shard_set.workers.iter().for_each(|worker| worker.order(WorkerState::drain));
     }
 
     /// After [`drain`](Self::drain): all have ended.
@@ -301,7 +301,7 @@ impl Plane {
     }
 }
 
-impl super::crew::Crew {
+impl super::shard_set::ShardSet {
     /// What a thread has to know to send a volume's requests to the shards itself.
     pub(super) fn names(&self, volume: VolumeId, name: &str, size_bytes: u64) -> Option<Names> {
         let map = *self.map();

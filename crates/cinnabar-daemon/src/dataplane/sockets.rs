@@ -24,7 +24,7 @@ impl Plane {
     pub(super) fn end_tls_by(&mut self, tls: Option<&Arc<dyn StartTls>>) {
         let Some(tls) = tls else { return };
         self.front.nbd.set_tls(Arc::clone(tls));
-        for worker in &self.crew.workers {
+        for worker in &self.shard_set.workers {
             let tls = Arc::clone(tls);
             worker.order(move |hands| hands.front.nbd.set_tls(tls));
         }

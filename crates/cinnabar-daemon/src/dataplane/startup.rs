@@ -11,7 +11,7 @@ use super::cache::Cache;
 use super::clock::Clock;
 use super::clones::Parent;
 use super::control::PendingCommand;
-use super::crew::Crew;
+use super::shard_set::ShardSet;
 use super::desk::Desk;
 use super::device;
 use super::disks::{self, OpenedVolume, Taken};
@@ -150,7 +150,7 @@ impl Plane {
         introduce(&mut lane, &workers);
         let plane = Self {
             lane,
-            crew: Crew::new(workers),
+            shard_set: ShardSet::new(workers),
             front,
             drains: 0,
             cache: Cache::none(config.cache.device.clone(), device_timeout),
@@ -225,7 +225,7 @@ impl Plane {
             memory::advise_huge(start, len);
         }
         let map = ShardMap::of(&superblocks[0].geometry);
-        self.crew.seat(&mut self.lane, map, engines);
+        self.shard_set.seat(&mut self.lane, map, engines);
     }
 
     /// Engines that pass through, as many as the device would have.
@@ -234,7 +234,7 @@ impl Plane {
         let shards = config.cache.shards.unwrap_or_else(|| Geometry::shards_for(size));
         let settings = engine_config(config, shards as usize);
         let engines = (0..shards).map(|_| Engine::without_device(settings)).collect();
-        self.crew.seat(&mut self.lane, ShardMap::usual(shards), engines);
+        self.shard_set.seat(&mut self.lane, ShardMap::usual(shards), engines);
     }
 
     /// Listens for all volumes, formats the device if `blank` are its superblocks, opens it.
@@ -332,10 +332,10 @@ impl Plane {
         let qos = VolumeQos::join(group, attachment, config.qos);
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
         let key = self.volumes.vacant_key();
-        self.crew.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
+        self.shard_set.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
         if let Err(error) = self.listen_at(thread, &config, key, &io) {
             self.remove_exports_at(thread, key);
-            self.crew.uninstall(&mut self.lane, key);
+            self.shard_set.uninstall(&mut self.lane, key);
             return Err(error);
         }
         if let Some(taps) = &self.taps {

@@ -19,7 +19,7 @@ use std::time::Duration;
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
         let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
-        let counters = self.crew.latest(&self.lane, &ids);
+        let counters = self.shard_set.latest(&self.lane, &ids);
         let now = self.lane.clock.now();
         let attached: u64 = counters.volumes.iter().map(|own| own.cached_blocks).sum();
         let (state, reason) = if self.stop.is_some() {
@@ -37,8 +37,8 @@ impl Plane {
             state,
             reason,
             io: format!("{}, {}", self.lane.desk.port.name(), self.cache.way()),
-            shards: self.crew.shards(),
-            threads: self.crew.threads(),
+            shards: self.shard_set.shards(),
+            threads: self.shard_set.threads(),
             losses: self.cache.losses,
             replacements: self.cache.replacements,
             detached_blocks: match counters.health {
@@ -51,9 +51,9 @@ impl Plane {
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes() + front_ram_bytes,
             write_log: self.write_log_status(now),
-            io_totals: self.crew.io_totals(&self.lane),
+            io_totals: self.shard_set.io_totals(&self.lane),
         };
-        let oldest = self.crew.oldest(&self.lane);
+        let oldest = self.shard_set.oldest(&self.lane);
         let age = |key: usize| {
             let since = oldest.get(key).copied().flatten()?;
             Some(Duration::from_nanos(now.since_ns(since)))

@@ -403,10 +403,10 @@ impl Plane {
         let life = VolumeLife::new(called, attachment, Mutants::default());
         let io = Arc::new(VolumeIo::renewed_on(&volume.io, disk, &life));
         let before = Arc::clone(&volume.io);
-        self.crew.uninstall(&mut self.lane, key);
-        if let Err(errno) = self.crew.install(&mut self.lane, key, &io) {
+        self.shard_set.uninstall(&mut self.lane, key);
+        if let Err(errno) = self.shard_set.install(&mut self.lane, key, &io) {
             // Its place is free: it was there a moment ago.
-            self.crew.install(&mut self.lane, key, &before)?;
+            self.shard_set.install(&mut self.lane, key, &before)?;
             return Err(errno);
         }
         io.take_models(&before);

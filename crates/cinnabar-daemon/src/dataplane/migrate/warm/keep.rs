@@ -82,7 +82,7 @@ impl Plane {
         name: &str,
     ) -> Result<Option<cinnabar_engine::volume::ProofToken>, CommandError> {
         let recorded = self.lane.recorded(name);
-        let all = recorded.len() == self.crew.shards() as usize;
+        let all = recorded.len() == self.shard_set.shards() as usize;
         let first = recorded.first().cloned().filter(|first| {
             let same = recorded.iter().all(|one| one.proof == first.proof && !one.written);
             all && same && (first.proof.is_some() || self.volumes[key].config.exclusive)
@@ -98,7 +98,7 @@ impl Plane {
         let ((mut shard, mut from), mut blocks) = (cursor(after), Vec::new());
         let mut looks = LOOKS_MAX;
         while from.class < KeptCursor::CLASSES {
-            if shard >= self.crew.shards() {
+            if shard >= self.shard_set.shards() {
                 (shard, from) = (0, KeptCursor { class: from.class + 1, slot: 0 });
                 continue;
             }
@@ -159,7 +159,7 @@ impl Plane {
     ) -> Reading {
         let data = Memory::alloc(blocks.len().max(1) as u32);
         let (mut found, mut wanted) = (Vec::new(), Vec::new());
-        let map = self.crew.map();
+        let map = self.shard_set.map();
         let first = map.first_shard(name);
         let mut sorted = blocks.to_vec();
         sorted.sort_unstable();

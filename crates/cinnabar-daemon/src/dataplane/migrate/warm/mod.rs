@@ -265,7 +265,7 @@ impl Plane {
     pub(super) fn warm_on(&mut self, now: Instant, key: usize) {
         self.offer_runs(now, key);
         let is_leaving = self.stop.is_some() || self.is_over_to_move(key);
-        let (io, health) = (Arc::clone(&self.volumes[key].io), self.crew.health());
+        let (io, health) = (Arc::clone(&self.volumes[key].io), self.shard_set.health());
         let Some(warm) = self.warming(key) else { return };
         if is_leaving {
             return self.warm_ends(key, "the volume leaves");
@@ -368,7 +368,7 @@ impl Plane {
     }
 
     fn warm_fetched(&mut self, key: usize, asked_at: Instant, asked: u64, received: Received) {
-        let map = self.crew.map();
+        let map = self.shard_set.map();
         let stripe = if map.shards() == 1 { u64::MAX } else { map.stripe_bytes() / BLOCK_BYTES };
         let config = &self.volumes[key].config;
         let most = run_blocks_max([config.bypass_large_bytes, config.bypass_sequential_bytes]);

@@ -23,7 +23,7 @@ use std::cell::RefCell;
 use std::sync::Arc;
 
 /// See the module.
-pub(super) struct Crew {
+pub(super) struct ShardSet {
     router: Router<Memory>,
     pub(super) workers: Vec<Worker>,
     /// By shard, as last heard.
@@ -35,7 +35,7 @@ pub(super) struct Crew {
     last: RefCell<Vec<OfShard>>,
 }
 
-impl Crew {
+impl ShardSet {
     /// No engines yet.
     pub(super) fn new(workers: Vec<Worker>) -> Self {
         let router = Router::new(ShardMap::single(), &Config::default());

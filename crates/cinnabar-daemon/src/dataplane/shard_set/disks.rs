@@ -2,13 +2,13 @@
 
 use super::super::lane::Lane;
 use super::super::volume::VolumeIo;
-use super::Crew;
+use super::ShardSet;
 use cinnabar_backend::Disk;
 use cinnabar_engine::units::Instant;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Crew {
+impl ShardSet {
     /// Gives all threads a cache device of this capacity.
     pub(in super::super) fn install_cache(
         &mut self,

@@ -1,7 +1,7 @@
 //! What the engines say of themselves, put together.
 
 use super::super::lane::Lane;
-use super::Crew;
+use super::ShardSet;
 use cinnabar_backend::Memory;
 use cinnabar_engine::Engine;
 use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
@@ -53,7 +53,7 @@ impl Default for OfShard {
     }
 }
 
-impl Crew {
+impl ShardSet {
     /// When the oldest backend I/O under way of each volume began, by the plane's keys.
     pub(in super::super) fn oldest(&self, lane: &Lane) -> Vec<Option<Instant>> {
         let mut oldest = lane.desk.oldest();
