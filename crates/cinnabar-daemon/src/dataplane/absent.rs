@@ -137,7 +137,7 @@ impl Plane {
         config: &StartConfig,
         mut taken: Vec<Taken>,
     ) -> Result<Vec<OpenedVolume>, StartError> {
-        let since = self.lane.clock.now();
+        let since = self.data_thread.clock.now();
         let first = self.absents.next_try + 1;
         for volume in &config.volumes {
             let attempt = self.absents.number();
@@ -217,7 +217,7 @@ impl Plane {
 
     /// A configured volume is not served because of its address, which may pass.
     pub(super) fn waits_for_address(&mut self, config: VolumeConfig, error: &StartError) {
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         let (volume, reason) = (&config.name, error.message.clone());
         tracing::error!(
             volume,
@@ -269,7 +269,7 @@ impl Plane {
 
     /// A volume that was served, or was about to be, can't be for now.
     pub(super) fn becomes_absent(&mut self, config: VolumeConfig, reason: String) {
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         tracing::error!(volume = config.name, reason, "the volume waits; it is tried again");
         self.absents.list.push(Absent::new(config, reason, now));
         if let Err(error) = self.stand_in(self.absents.list.len() - 1) {
@@ -368,7 +368,7 @@ impl Plane {
         match self.install(opened) {
             Ok(key) => {
                 let absent = self.absents.list.remove(at);
-                let now = self.lane.clock.now();
+                let now = self.data_thread.clock.now();
                 let waited_s = now.since_ns(absent.since) / 1_000_000_000;
                 tracing::info!(
                     volume = absent.config.name,
@@ -389,7 +389,7 @@ impl Plane {
     /// A try has failed.
     fn still_absent(&mut self, attempt: u64, error: &StartError) {
         let Some(at) = self.absents.position(attempt) else { return };
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         let absent = &mut self.absents.list[at];
         absent.trying = None;
         if let Some(asker) = absent.asker.take() {

@@ -167,16 +167,16 @@ impl Plane {
         let size = CacheSize::of(std::slice::from_ref(first));
         let capacity_blocks = size.capacity_blocks();
         self.cache.size = Some(size);
-        self.shard_set.install_cache(&mut self.lane, &disk, capacity_blocks)?;
+        self.shard_set.install_cache(&mut self.data_thread, &disk, capacity_blocks)?;
         self.cache.take(disk, first.uuid, first.geometry.device_bytes());
-        let counters = self.shard_set.counters(&self.lane, &[]).cache;
+        let counters = self.shard_set.counters(&self.data_thread, &[]).cache;
         self.cache.faults = Faults::since(&counters);
         Ok(())
     }
 
     /// Lets go of the device, lock included, unless I/O that was given up may still write to it.
     pub(super) fn close_cache(&mut self) {
-        self.shard_set.close_cache(&mut self.lane);
+        self.shard_set.close_cache(&mut self.data_thread);
         if self.cache.device.take().is_some() {
             tracing::info!(path = %self.cache.path.display(), "let go of the cache device");
         }
@@ -238,7 +238,7 @@ impl Plane {
             return;
         }
         let ids: Vec<_> = keys.iter().map(|key| self.volumes[*key].life.id()).collect();
-        let counters = self.shard_set.counters(&self.lane, &ids).volumes;
+        let counters = self.shard_set.counters(&self.data_thread, &ids).volumes;
         for (key, counters) in keys.into_iter().zip(counters) {
             self.volumes[key].life.settle(&counters);
         }

@@ -58,7 +58,7 @@ impl Plane {
     /// Sends the engines a command with the next batch.
     pub(super) fn command(&mut self, awaited: PendingCommand, command: &Command) {
         let id = RequestId(COMMAND | self.awaited.insert(awaited) as u64);
-        let reply = self.shard_set.control(&mut self.lane, id, command);
+        let reply = self.shard_set.control(&mut self.data_thread, id, command);
         self.replies.extend(reply);
     }
 
@@ -308,7 +308,7 @@ impl Plane {
                 fill_limit_bytes: Some(config.fill_limit_bytes),
                 ..VolumePlan::unchanged(volume)
             };
-            self.shard_set.adopt(&mut self.lane, &Plan { volumes: vec![plan], ..Plan::default() });
+            self.shard_set.adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
         }
         config.qos = change.qos.unwrap_or(config.qos);
         config.guest_iops_limit = change.guest_iops_limit.unwrap_or(config.guest_iops_limit);
@@ -476,7 +476,7 @@ impl Plane {
     }
 
     fn serve(&mut self, now: Instant, key: usize, id: VolumeId, warmth: Warmth) {
-        self.shard_set.bind(&mut self.lane, id, key);
+        self.shard_set.bind(&mut self.data_thread, id, key);
         let volume = &self.volumes[key];
         let name = &volume.config.name;
         let (size_bytes, at) = (volume.io.disk.size_bytes(), volume.config.addresses());
@@ -524,7 +524,7 @@ impl Plane {
         if matches!(self.volumes[key].move_change, Some(MoveChange::Forget)) {
             return;
         }
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         if self.stays_renewed(now, key) || self.stays_to_move(now, key) {
             return;
         }
@@ -536,7 +536,7 @@ impl Plane {
         // Its key may be another volume's soon: what waited for it must not be done there.
         self.admit_waiting(now, key);
         self.order.retain(|other| *other != key);
-        self.shard_set.uninstall(&mut self.lane, key);
+        self.shard_set.uninstall(&mut self.data_thread, key);
         // Also where it could not be attached, which is tried again and again.
         volume.io.leave_manager();
         drop(volume.io);

@@ -13,7 +13,7 @@ pub(super) mod tests;
 use super::clock::Clock;
 use super::front::Caller;
 use super::guests;
-use super::lane::{Back, LaneEvent, Mail, Pool};
+use super::data_thread::{Back, ThreadEvent, Mail, Pool};
 use super::patience::silence_max;
 use super::volume::VolumeIo;
 use super::warnings::{Warnings, io_failed};
@@ -396,7 +396,7 @@ pub(super) struct ShardDoors<'a> {
     pub(super) now: Instant,
     pub(super) clock: Clock,
     pub(super) desk: &'a mut Desk,
-    pub(super) said: &'a mut Vec<LaneEvent>,
+    pub(super) said: &'a mut Vec<ThreadEvent>,
     pub(super) thread: usize,
     pub(super) pool: &'a Pool,
     pub(super) letters: &'a mut Vec<(usize, Mail)>,
@@ -425,7 +425,7 @@ impl ShardIo<Memory> for ShardDoors<'_> {
 
     fn reply(&mut self, shard: u32, reply: Reply<Memory>) {
         match guests::thread_of(reply.id) {
-            None => self.said.push(LaneEvent::Reply(shard, reply)),
+            None => self.said.push(ThreadEvent::Reply(shard, reply)),
             Some(own) if own == self.thread => self.back.push(Back::Reply(reply)),
             Some(other) => self.letters.push((other, Mail::Back(Back::Reply(reply)))),
         }
@@ -436,6 +436,6 @@ impl ShardIo<Memory> for ShardDoors<'_> {
     }
 
     fn health(&mut self, shard: u32, news: HealthNews) {
-        self.said.push(LaneEvent::Health(shard, news));
+        self.said.push(ThreadEvent::Health(shard, news));
     }
 }

@@ -82,10 +82,10 @@ impl Plane {
             return;
         }
         if hurries {
-            let now = self.lane.clock.now();
-            self.shard_set.hurry_cache(&mut self.lane, now, SILENCE_MAX);
+            let now = self.data_thread.clock.now();
+            self.shard_set.hurry_cache(&mut self.data_thread, now, SILENCE_MAX);
         } else {
-            self.shard_set.ease_cache(&mut self.lane);
+            self.shard_set.ease_cache(&mut self.data_thread);
         }
     }
 
@@ -129,7 +129,7 @@ impl Plane {
 
     /// Says it once when the device is lost, and has it given up and let go of.
     pub(super) fn watch_health(&mut self) {
-        self.shard_set.watch_health(&mut self.lane);
+        self.shard_set.watch_health(&mut self.data_thread);
         let Health::PassThrough(reason) = self.shard_set.health() else { return };
         let uses = self.cache.life.can_be_lost();
         // Threads may be heard in another order than that in which they have run a shard.
@@ -155,7 +155,7 @@ impl Plane {
     }
 
     fn is_without_device(&self) -> bool {
-        let all = self.lane.ask(cinnabar_engine::Engine::health);
+        let all = self.data_thread.ask(cinnabar_engine::Engine::health);
         matches!(Health::of_all(all.into_iter()), Health::PassThrough(_))
     }
 

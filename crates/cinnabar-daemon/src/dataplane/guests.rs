@@ -11,7 +11,7 @@
 
 use super::front::{Caller, Front, Side};
 use super::guest_limits::Held;
-use super::lane::{Back, Lane};
+use super::data_thread::{Back, DataThread};
 use super::volume::{Kind, Recorders, VolumeIo, answer_by, kind_of, tells_extents};
 use cinnabar_backend::Memory;
 use cinnabar_config::status::latency::Latencies;
@@ -207,15 +207,15 @@ impl Guests {
     }
 
     /// Takes the requests that came.
-    pub(super) fn admit(&mut self, now: Instant, front: &mut Front, lane: &mut Lane) {
+    pub(super) fn admit(&mut self, now: Instant, front: &mut Front, data_thread: &mut DataThread) {
         while let Some(Held { arrived, side, request, .. }) = front.next_held(now) {
-            self.admit_one(now, arrived, side, request, front, lane);
+            self.admit_one(now, arrived, side, request, front, data_thread);
         }
         for side in [Side::Nbd, Side::Vhost] {
             let mut incoming = std::mem::take(front.incoming(side));
             for request in incoming.drain(..) {
                 if let Some(request) = front.limits.pass(now, side, request) {
-                    self.admit_one(now, now, side, request, front, lane);
+                    self.admit_one(now, now, side, request, front, data_thread);
                 }
             }
             *front.incoming(side) = incoming;
@@ -229,7 +229,7 @@ impl Guests {
         side: Side,
         request: Incoming<Memory>,
         front: &mut Front,
-        lane: &mut Lane,
+        data_thread: &mut DataThread,
     ) {
         let (ticket, key, thread) = (request.ticket, request.export.0 as usize, self.thread);
         let Some(gate) = self.gate(key) else {
@@ -237,7 +237,7 @@ impl Guests {
         };
         if let Command::BlockStatus { span, .. } = request.command {
             return if gate.names.is_some() && tells_extents(&gate.io) {
-                lane.desk.ask_extents(now, key, Caller { thread, side, ticket }, span);
+                data_thread.desk.ask_extents(now, key, Caller { thread, side, ticket }, span);
             } else {
                 front.reply(side, ticket, Ok(Body::Done));
             };
@@ -269,14 +269,14 @@ impl Guests {
         if all {
             for (shard, volume) in (0..).zip(&names.inner) {
                 let request = Request { id, volume: *volume, op: op.clone() };
-                lane.give(shard, Event::Submit(request));
+                data_thread.give(shard, Event::Submit(request));
             }
         } else {
             if share {
-                lane.share(shard);
+                data_thread.share(shard);
             }
             let volume = names.inner[shard as usize];
-            lane.give(shard, Event::Submit(Request { id, volume, op }));
+            data_thread.give(shard, Event::Submit(Request { id, volume, op }));
         }
         self.note_answer_by(answer_by);
     }
@@ -315,7 +315,7 @@ impl Guests {
     }
 
     /// Takes what other threads have sent back.
-    pub(super) fn hear(&mut self, now: Instant, back: Back, front: &mut Front, lane: &mut Lane) {
+    pub(super) fn hear(&mut self, now: Instant, back: Back, front: &mut Front, data_thread: &mut DataThread) {
         match back {
             Back::Reply(reply) => self.reply(now, reply, front),
             Back::Answer { key, side, ticket, result } => {
@@ -324,7 +324,7 @@ impl Guests {
             }
             Back::Late(Late { look, ids }) => {
                 for id in ids {
-                    self.late(look, id, lane);
+                    self.late(look, id, data_thread);
                 }
             }
         }
@@ -371,13 +371,13 @@ impl Guests {
     }
 
     /// A request's time is over, and every thread has looked at its port.
-    fn late(&self, look: u64, id: RequestId, lane: &mut Lane) {
+    fn late(&self, look: u64, id: RequestId, data_thread: &mut DataThread) {
         // Its place may be another's by now.
         let request = self.requests.get(self.place_of(id));
         match request.filter(|request| request.late == Some(look)).map(|request| &request.to) {
-            Some(To::One(shard)) => lane.give(*shard, Event::Late(id)),
+            Some(To::One(shard)) => data_thread.give(*shard, Event::Late(id)),
             Some(To::All(..)) => {
-                (0..lane.pool.shards()).for_each(|shard| lane.give(shard, Event::Late(id)));
+                (0..data_thread.pool.shards()).for_each(|shard| data_thread.give(shard, Event::Late(id)));
             }
             None => {}
         }

@@ -27,7 +27,7 @@ mod guests;
 mod idle;
 mod inbox;
 mod invalidate;
-mod lane;
+mod data_thread;
 mod migrate;
 mod opening;
 mod patience;

@@ -28,7 +28,7 @@ impl Plane {
         config: &StartConfig,
         blank: Option<&[Superblock]>,
     ) -> Result<(), StartError> {
-        let since = self.lane.clock.now();
+        let since = self.data_thread.clock.now();
         let formatted = match (blank, self.cache.shared()) {
             (Some(superblocks), Some(disk)) => {
                 let timeout = config.cache.device_timeout;
@@ -53,7 +53,7 @@ impl Plane {
             Err(reason) => reason,
         };
         // What hangs in the kernel is nobody's any more.
-        self.shard_set.leave_cache(&mut self.lane);
+        self.shard_set.leave_cache(&mut self.data_thread);
         self.seat_without_device(config);
         self.cache.give_up(reason.message);
         self.forget_engines();
@@ -78,7 +78,7 @@ impl Plane {
         self.said.retain(|said| !said.is_of_engine());
         self.heard.take(&mut self.heard_early);
         let of_engine =
-            |heard: &_| matches!(heard, WorkerEvent::Lane(_, said) if said.is_of_engine());
+            |heard: &_| matches!(heard, WorkerEvent::DataThread(_, said) if said.is_of_engine());
         self.heard_early.retain(|heard| !of_engine(heard));
     }
 
@@ -93,7 +93,7 @@ impl Plane {
     fn try_open(&mut self, config: &StartConfig) -> Result<Result<(), Failure>, StartError> {
         self.opened = None;
         self.command(PendingCommand::Open, &Command::Open);
-        let mut silence = Silence::since(self.lane.clock.now());
+        let mut silence = Silence::since(self.data_thread.clock.now());
         // So that the loop looks at the time even if nothing happens.
         while self.opened.is_none() {
             if config.cancel.load(Relaxed) {
@@ -101,10 +101,10 @@ impl Plane {
                 let kind = StartErrorKind::Cancelled;
                 return Err(StartError::new(kind, Subject::Cache, message, ""));
             }
-            if silence.is_over(self.lane.clock.now(), OPEN_WAIT_MAX) {
+            if silence.is_over(self.data_thread.clock.now(), OPEN_WAIT_MAX) {
                 return Ok(Err(Failure::Io(IoError::TimedOut)));
             }
-            self.look_at = Some(after(self.lane.clock.now(), LOOK_EVERY));
+            self.look_at = Some(after(self.data_thread.clock.now(), LOOK_EVERY));
             self.turn()?;
         }
         Ok(self.opened.take().unwrap_or(Ok(())))
@@ -117,9 +117,9 @@ impl Plane {
             self.attach(*key, None);
         }
         // Claims lie where back ends do: one that hangs does not keep others from being served.
-        let until = after(self.lane.clock.now(), CLAIMS_WAIT_MAX);
+        let until = after(self.data_thread.clock.now(), CLAIMS_WAIT_MAX);
         while self.is_attaching() {
-            let now = self.lane.clock.now();
+            let now = self.data_thread.clock.now();
             if now >= until && !self.is_asked_to_attach() {
                 break;
             }

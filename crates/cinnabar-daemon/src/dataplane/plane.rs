@@ -9,7 +9,7 @@ use super::desk::IoEvent;
 use super::forced::Forced;
 use super::front::Front;
 use super::inbox::Inbox;
-use super::lane::{Lane, LaneEvent};
+use super::data_thread::{DataThread, ThreadEvent};
 use super::proofs::IoName;
 use super::qos::Groups;
 use super::recordings::Recordings;
@@ -43,7 +43,7 @@ use std::time::Duration;
 /// Everything of the first data thread.
 pub(super) struct Plane {
     /// Its own engines and I/O.
-    pub(super) lane: Lane,
+    pub(super) data_thread: DataThread,
     /// All engines.
     pub(super) shard_set: ShardSet,
     /// Of the volumes that this thread serves.
@@ -111,7 +111,7 @@ pub(super) struct Plane {
     /// must not notice that it was restarted.
     pub(super) waiting: Vec<Waiting>,
     pub(super) port_events: Vec<PortEvent>,
-    pub(super) said: Vec<LaneEvent>,
+    pub(super) said: Vec<ThreadEvent>,
 }
 
 /// Where the servers' buffers come from; the memory knows its own way back.
@@ -157,13 +157,13 @@ impl Plane {
 
     /// One turn: wait, gather, apply, act, send.
     pub(super) fn turn(&mut self) -> Result<(), StartError> {
-        self.front.watch(self.lane.port());
+        self.front.watch(self.data_thread.port());
         let looks = std::mem::take(&mut self.overdue.own);
         if looks {
-            self.lane.port().look_at_all();
+            self.data_thread.port().look_at_all();
         }
         self.wait(looks)?;
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         let woken = self.gather(now);
         if self.heard.is_filled() || !self.heard_early.is_empty() {
             self.hear_workers(now)?;
@@ -190,21 +190,21 @@ impl Plane {
         let busy = self.front.has_backlog() || !self.replies.is_empty();
         let busy = busy || self.writes.is_filled() || !self.heard_early.is_empty() || looks;
         let stop = self.stop.as_ref().and_then(Stop::next_deadline);
-        let dues = [self.lane.deadline(), self.front.deadline()];
+        let dues = [self.data_thread.deadline(), self.front.deadline()];
         let background = self.background.deadline();
         let own = [stop, self.look_at, self.next_late, self.writes.deadline(), background];
         let due = dues.into_iter().chain(own).flatten().min();
         let until = if busy { Some(Instant::default()) } else { due };
-        let Self { lane, front, heard, port_events, .. } = self;
+        let Self { data_thread, front, heard, port_events, .. } = self;
         let Front { vhost, from_vhost, .. } = front;
-        if lane.looks() {
+        if data_thread.looks() {
             vhost.set_polling(true);
         }
         // Both are asked in turn, never at once.
         let vhost = std::cell::RefCell::new(vhost);
         let others = |now| heard.is_filled() || vhost.borrow_mut().poll(now, &mut Pool, from_vhost);
         let sleeps = || heard.sleeps() | vhost.borrow_mut().set_polling(false);
-        lane.wait(until, others, sleeps, port_events).map_err(|errno| {
+        data_thread.wait(until, others, sleeps, port_events).map_err(|errno| {
             let message = format!("waiting for I/O failed: {errno}");
             StartError::new(StartErrorKind::Io, Subject::Daemon, message, "see the kernel log")
         })
@@ -216,26 +216,26 @@ impl Plane {
         let mut port_events = std::mem::take(&mut self.port_events);
         for event in port_events.drain(..) {
             match event {
-                PortEvent::Done(done) => self.lane.desk.io_done(now, done),
+                PortEvent::Done(done) => self.data_thread.desk.io_done(now, done),
                 PortEvent::Ready { token, readable, writable, hangup } => {
                     let ready = Ready { read: readable, write: writable, hangup };
                     self.front.on_ready(now, token, ready);
                 }
                 PortEvent::Woken => woken = true,
                 PortEvent::Restarted { file, ranges, first } => {
-                    let Some(key) = self.lane.desk.volume_at(file) else { continue };
+                    let Some(key) = self.data_thread.desk.volume_at(file) else { continue };
                     self.restarted_for_log(key);
                     if first {
                         self.server_restarted(now, key, &ranges);
                     } else {
-                        self.lane.drop_lost(key, &ranges);
+                        self.data_thread.drop_lost(key, &ranges);
                     }
                 }
             }
         }
         self.port_events = port_events;
-        self.lane.look_at_time(now);
-        self.lane.read_mail(now);
+        self.data_thread.look_at_time(now);
+        self.data_thread.read_mail(now);
         self.tell_late(now);
         self.background.look(now);
         self.look_at_state_folder(now);
@@ -262,7 +262,7 @@ impl Plane {
         self.heard.take(&mut all);
         for heard in all {
             match heard {
-                WorkerEvent::Lane(thread, said) => self.take(now, thread, said),
+                WorkerEvent::DataThread(thread, said) => self.take(now, thread, said),
                 WorkerEvent::Restarted(key, ranges) => {
                     self.restarted_for_log(key);
                     self.server_restarted(now, key, &ranges);
@@ -286,7 +286,7 @@ impl Plane {
         loop {
             self.apply_writes(now);
             let mut said = std::mem::take(&mut self.said);
-            self.lane.apply(now, &mut said);
+            self.data_thread.apply(now, &mut said);
             self.hear_restarts();
             let replies = std::mem::take(&mut self.replies);
             if said.is_empty() && replies.is_empty() && !self.writes.is_filled() {
@@ -294,7 +294,7 @@ impl Plane {
                 return;
             }
             // Latencies include what the batch itself took.
-            let then = self.lane.clock.now();
+            let then = self.data_thread.clock.now();
             for reply in replies {
                 self.reply(then, reply);
             }
@@ -306,26 +306,26 @@ impl Plane {
     }
 
     /// Takes what a data thread has to say.
-    fn take(&mut self, now: Instant, thread: usize, said: LaneEvent) {
+    fn take(&mut self, now: Instant, thread: usize, said: ThreadEvent) {
         let name = |io| IoName { thread, io };
         match said {
-            LaneEvent::Reply(shard, reply) => {
-                if let Some(reply) = self.shard_set.reply(&mut self.lane, shard, reply) {
+            ThreadEvent::Reply(shard, reply) => {
+                if let Some(reply) = self.shard_set.reply(&mut self.data_thread, shard, reply) {
                     self.reply(now, reply);
                 }
             }
-            LaneEvent::Health(shard, news) => self.shard_set.heard_health(shard, news),
-            LaneEvent::Io(IoEvent::Extents(caller, found)) => {
+            ThreadEvent::Health(shard, news) => self.shard_set.heard_health(shard, news),
+            ThreadEvent::Io(IoEvent::Extents(caller, found)) => {
                 self.front.reply(caller.side, caller.ticket, Ok(extents(found)));
             }
-            LaneEvent::Io(IoEvent::Log(half, done)) => self.log_io_done(now, half, done),
-            LaneEvent::Io(IoEvent::Hangs(disk, what)) => self.give_up_hanging_device(&disk, what),
-            LaneEvent::Io(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
-            LaneEvent::Io(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),
-            LaneEvent::Io(IoEvent::BumpGeneration(io, key, held)) => {
+            ThreadEvent::Io(IoEvent::Log(half, done)) => self.log_io_done(now, half, done),
+            ThreadEvent::Io(IoEvent::Hangs(disk, what)) => self.give_up_hanging_device(&disk, what),
+            ThreadEvent::Io(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
+            ThreadEvent::Io(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),
+            ThreadEvent::Io(IoEvent::BumpGeneration(io, key, held)) => {
                 self.start_generation_bump(name(io), key, held);
             }
-            LaneEvent::Io(IoEvent::Done(..) | IoEvent::Overdue(..)) => {
+            ThreadEvent::Io(IoEvent::Done(..) | IoEvent::Overdue(..)) => {
                 unreachable!("a lane's own engines have taken it")
             }
         }
@@ -334,11 +334,11 @@ impl Plane {
     /// Lets go of everything, in order. What still hangs in the kernel is left behind: waiting for
     /// it would keep the process from ending.
     pub(super) fn end(self) {
-        let Self { lane, mut shard_set, stop, front, volumes, cache, ledger, writes, .. } = self;
+        let Self { data_thread, mut shard_set, stop, front, volumes, cache, ledger, writes, .. } = self;
         drop(front);
         shard_set.end();
         drop((volumes, cache, ledger, writes));
-        lane.end();
+        data_thread.end();
         // All is let go of, locks included.
         if let Some(stop) = stop {
             stop.tell();

@@ -41,7 +41,7 @@ impl Plane {
     ) {
         let io = &self.volumes[volume].io;
         let (name, attachment) = (&io.name, io.attachment);
-        let warns = result.is_err() && self.lane.desk.warnings.allow(now);
+        let warns = result.is_err() && self.data_thread.desk.warnings.allow(now);
         let result = match result {
             // One that has come back is flushed, but proves nothing yet.
             Ok(proof) => Ok(self.volumes[volume].life.proof_to_record(proof)),
@@ -64,7 +64,7 @@ impl Plane {
         for IoName { thread, io } in ended.ios {
             let result = result.clone();
             let settle = move |desk: &mut Desk| desk.ios.proved(now, io, result, attachment);
-            self.shard_set.on_desk(&mut self.lane, thread, settle);
+            self.shard_set.on_desk(&mut self.data_thread, thread, settle);
         }
         if ended.again {
             self.prove(volume);
@@ -73,7 +73,7 @@ impl Plane {
 
     /// Has a volume's generation changed, for this I/O.
     pub(super) fn start_generation_bump(&mut self, io: IoName, volume: usize, held: u64) {
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         if self.proofs.is_overdue() {
             return self.settle_generations(now, vec![io], None);
         }
@@ -113,7 +113,7 @@ impl Plane {
         for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
             let generation = generations.map(|all| all[at]);
             let settle = move |desk: &mut Desk| desk.generation_bumped(now, io, generation);
-            self.shard_set.on_desk(&mut self.lane, thread, settle);
+            self.shard_set.on_desk(&mut self.data_thread, thread, settle);
         }
     }
 }

@@ -4,7 +4,7 @@
 //! A group has one scheduler for all data threads. In a group of which no volume has a setting, I/O
 //! passes by: all that it costs is a look at a number.
 
-use super::lane::Mail;
+use super::data_thread::Mail;
 use super::plane::Plane;
 use cinnabar_backend::disk::{DiskKind, Identity};
 use cinnabar_backend::model::OpKind;
@@ -300,11 +300,11 @@ pub(super) fn op_of(what: &What) -> Op {
 impl Plane {
     /// Settings of a volume have changed: what waits may begin under them.
     pub(super) fn change_qos(&mut self, key: usize) {
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         let volume = &self.volumes[key];
         volume.io.qos.set(now, volume.config.qos);
         let group = Arc::clone(&volume.io.qos.group);
-        self.lane.desk.ask_group(&group);
+        self.data_thread.desk.ask_group(&group);
     }
 
     /// The writes of a volume come from the write log from now on, or not any more.
@@ -317,19 +317,19 @@ impl Plane {
         let qos = &self.volumes[key].io.qos;
         qos.hurry(now);
         let group = Arc::clone(&qos.group);
-        self.lane.desk.ask_group(&group);
+        self.data_thread.desk.ask_group(&group);
     }
 
     /// A volume is about to leave: nothing of it waits for a turn any more.
     pub(super) fn leave_group(&mut self, key: usize) {
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         let qos = &self.volumes[key].io.qos;
         let (number, turns) = (qos.group.number, qos.leave(now));
         for (thread, turn) in turns {
             if thread == 0 {
-                self.lane.desk.admit(now, number, turn);
+                self.data_thread.desk.admit(now, number, turn);
             } else {
-                self.lane.send(thread, Mail::Turn(number, turn));
+                self.data_thread.send(thread, Mail::Turn(number, turn));
             }
         }
     }

@@ -222,8 +222,8 @@ impl Plane {
         let Ok((life, io)) = renewed else {
             return self.renew_at(key, after(now, PAUSE_MAX));
         };
-        self.shard_set.uninstall(&mut self.lane, key);
-        if let Err(errno) = self.shard_set.install(&mut self.lane, key, &io) {
+        self.shard_set.uninstall(&mut self.data_thread, key);
+        if let Err(errno) = self.shard_set.install(&mut self.data_thread, key, &io) {
             tracing::error!(volume = life.name(), %errno, "no place for the volume's back end");
             return self.renew_at(key, after(now, PAUSE_MAX));
         }

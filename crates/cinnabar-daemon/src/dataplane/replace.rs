@@ -47,7 +47,7 @@ pub(super) struct Replacing {
 
 impl Plane {
     pub(super) fn replace_cache(&mut self, new: NewCache, answer: AnswerTo<()>) {
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         let id = match self.begin_replacing(now) {
             Ok(id) => id,
             Err(error) => return drop(answer.send(Err(error))),
@@ -146,7 +146,7 @@ impl Plane {
                 self.command(PendingCommand::Replace, &Command::Replace(Box::new(superblock)));
             }
             Err(errno) => {
-                self.shard_set.close_cache(&mut self.lane);
+                self.shard_set.close_cache(&mut self.data_thread);
                 self.cache.life.not_installed();
                 let error = CommandError::new(
                     CommandErrorKind::Limit,
@@ -192,7 +192,7 @@ impl Plane {
             })
         });
         let volumes = plans.collect();
-        self.shard_set.adopt(&mut self.lane, &Plan { volumes, admits: Some(!self.cache.throttled) });
+        self.shard_set.adopt(&mut self.data_thread, &Plan { volumes, admits: Some(!self.cache.throttled) });
     }
 
     /// Whether a replacement is under way whose new device is there.

@@ -245,7 +245,7 @@ impl Plane {
             Command::BlockStatus { span, .. } => {
                 // What is only in the write log is no hole.
                 if volume.writes.route() == Route::Engine && tells_extents(&volume.io) {
-                    self.lane.desk.ask_extents(now, key, caller, span);
+                    self.data_thread.desk.ask_extents(now, key, caller, span);
                 } else {
                     self.answer(caller, key, Ok(Body::Done));
                 }
@@ -385,7 +385,7 @@ impl Plane {
             self.writes.give(Event::Late(id));
         }
         if !ids.is_empty() {
-            let replies = self.shard_set.late(&mut self.lane, ids);
+            let replies = self.shard_set.late(&mut self.data_thread, ids);
             self.replies.extend(replies);
         }
         self.look_for_overdue();
@@ -410,7 +410,7 @@ impl Plane {
             door.note(&op);
         }
         let id = RequestId(self.requests.insert(request) as u64);
-        let reply = self.shard_set.submit(&mut self.lane, Request { id, volume, op }, share);
+        let reply = self.shard_set.submit(&mut self.data_thread, Request { id, volume, op }, share);
         self.replies.extend(reply);
     }
 

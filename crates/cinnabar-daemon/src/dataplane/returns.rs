@@ -74,7 +74,7 @@ impl Plane {
     /// The snapshot for which all that the device holds of a volume stands.
     fn left_by(&self, key: usize) -> Option<u64> {
         let Volume { life, io, .. } = &self.volumes[key];
-        left_by_all(&self.lane.recorded(life.name()), |proof| io.disk.left_snap(proof))
+        left_by_all(&self.data_thread.recorded(life.name()), |proof| io.disk.left_snap(proof))
     }
 
     /// Whether the ordinary proof can't tell, and the operator wants more than that.
@@ -84,7 +84,7 @@ impl Plane {
         let now = volume.proof.clone().map(|proof| proof.of_attachment(attachment));
         let judge = |record: &_| volume.io.disk.judge(record, now.as_ref());
         let unknown = || {
-            let recorded = self.lane.recorded(volume.life.name());
+            let recorded = self.data_thread.recorded(volume.life.name());
             Belief::of_all(&recorded, judge) == Belief::Unknown
         };
         self.leaves_snap(key) && !volume.is_renewed() && unknown()
@@ -106,7 +106,7 @@ impl Plane {
         }
         // The rest of a stop is for proofs and the checkpoint.
         let left = self.stop.as_ref().map_or(SNAP_WAIT_MAX, |stop| {
-            stop.left(self.lane.clock.now()).div_f64(2.0).min(SNAP_WAIT_MAX)
+            stop.left(self.data_thread.clock.now()).div_f64(2.0).min(SNAP_WAIT_MAX)
         });
         Some((SnapNames::new(device), std::time::Instant::now() + left))
     }

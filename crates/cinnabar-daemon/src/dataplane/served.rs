@@ -8,7 +8,7 @@
 
 use super::front::{Caller, Front};
 use super::guests::{Late, Names, Passed};
-use super::lane::{Back, Mail};
+use super::data_thread::{Back, Mail};
 use super::plane::Plane;
 use super::volume::{Volume, VolumeIo, export_of};
 use super::worker::WorkerState;
@@ -202,7 +202,7 @@ impl Plane {
 
     /// The limits of what a volume's guests ask for may have changed.
     pub(super) fn limit_guests(&mut self, key: usize) {
-        let (now, export) = (self.lane.clock.now(), export_of(key));
+        let (now, export) = (self.data_thread.clock.now(), export_of(key));
         let Volume { thread, config, .. } = &self.volumes[key];
         let owned = config.clone();
         match *thread {
@@ -246,7 +246,7 @@ impl Plane {
 
     /// Has all threads end their connections in an orderly way.
     pub(super) fn drain(&mut self) {
-        self.front.drain(self.lane.clock.now());
+        self.front.drain(self.data_thread.clock.now());
         self.drains = self.shard_set.workers.len();
         self.shard_set.workers.iter().for_each(|worker| worker.order(WorkerState::drain));
     }
@@ -268,14 +268,14 @@ impl Plane {
             self.front.reply(side, ticket, result);
         } else {
             let answer = Back::Answer { key, side, ticket, result };
-            self.lane.send(thread, Mail::Back(answer));
+            self.data_thread.send(thread, Mail::Back(answer));
         }
     }
 
     /// Every thread has looked at its port: the threads of these requests may tell the engines.
     pub(super) fn tell_overdue_elsewhere(&mut self, overdue: Vec<(usize, Late)>) {
         for (thread, late) in overdue {
-            self.lane.send(thread, Mail::Back(Back::Late(late)));
+            self.data_thread.send(thread, Mail::Back(Back::Late(late)));
         }
     }
 

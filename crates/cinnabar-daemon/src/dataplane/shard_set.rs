@@ -1,13 +1,13 @@
 //! All engines, wherever they are: events on their way to them, answers on their way back.
 //!
-//! Requests and completions are run where they arrive ([`Lane`]); commands go to the home of each
+//! Requests and completions are run where they arrive ([`DataThread`]); commands go to the home of each
 //! shard.
 
 mod counters;
 mod disks;
 
 use super::desk::Desk;
-use super::lane::Lane;
+use super::data_thread::DataThread;
 use super::worker::Worker;
 use cinnabar_backend::Memory;
 use cinnabar_driver::ShardPool;
@@ -45,7 +45,7 @@ impl ShardSet {
     }
 
     /// Seats engines, one for each shard, in place of those there were.
-    pub(super) fn seat(&mut self, lane: &mut Lane, map: ShardMap, engines: Vec<Engine<Memory>>) {
+    pub(super) fn seat(&mut self, data_thread: &mut DataThread, map: ShardMap, engines: Vec<Engine<Memory>>) {
         self.router = Router::new(map, &Config::default());
         let unheard = KnownHealth::new(Health::Opening, Mutants::default());
         self.health = vec![unheard; engines.len()];
@@ -54,9 +54,9 @@ impl ShardSet {
         let pool = Arc::new(ShardPool::new(engines, self.threads(), Mutants::default()));
         for worker in &self.workers {
             let pool = Arc::clone(&pool);
-            worker.call(move |hands| hands.lane.seat(pool));
+            worker.call(move |hands| hands.data_thread.seat(pool));
         }
-        lane.seat(pool);
+        data_thread.seat(pool);
     }
 
     /// Which shard owns what.
@@ -83,49 +83,49 @@ impl ShardSet {
     /// run it.
     pub(super) fn submit(
         &mut self,
-        lane: &mut Lane,
+        data_thread: &mut DataThread,
         request: Request<Memory>,
         share: bool,
     ) -> Option<Reply<Memory>> {
         self.router.submit(request, &mut |routed| {
             if share {
-                lane.share(routed.shard);
+                data_thread.share(routed.shard);
             }
-            post(lane, routed);
+            post(data_thread, routed);
         })
     }
 
     /// Requests take too long; those are answered here that no shard has seen.
-    pub(super) fn late(&mut self, lane: &mut Lane, ids: Vec<RequestId>) -> Vec<Reply<Memory>> {
-        self.router.all_late(ids, &mut |routed| post(lane, routed))
+    pub(super) fn late(&mut self, data_thread: &mut DataThread, ids: Vec<RequestId>) -> Vec<Reply<Memory>> {
+        self.router.all_late(ids, &mut |routed| post(data_thread, routed))
     }
 
     /// An operator's command; answered at once only if it can't be carried out.
     pub(super) fn control(
         &mut self,
-        lane: &mut Lane,
+        data_thread: &mut DataThread,
         id: RequestId,
         command: &Command,
     ) -> Option<Reply<Memory>> {
-        self.router.control(id, command, &mut |routed| post(lane, routed))
+        self.router.control(id, command, &mut |routed| post(data_thread, routed))
     }
 
     /// New settings.
-    pub(super) fn adopt(&mut self, lane: &mut Lane, plan: &Plan) {
-        self.router.adopt(plan, &mut |routed| post(lane, routed));
+    pub(super) fn adopt(&mut self, data_thread: &mut DataThread, plan: &Plan) {
+        self.router.adopt(plan, &mut |routed| post(data_thread, routed));
     }
 
     /// A shard has answered: gives the answer for whoever asked, once all of it is there.
     pub(super) fn reply(
         &mut self,
-        lane: &mut Lane,
+        data_thread: &mut DataThread,
         shard: u32,
         reply: Reply<Memory>,
     ) -> Option<Reply<Memory>> {
         if reply.id == OWN_COMMAND {
             return None;
         }
-        self.router.reply(shard, reply, &mut |routed| post(lane, routed))
+        self.router.reply(shard, reply, &mut |routed| post(data_thread, routed))
     }
 
     /// Has each other thread say when it has looked at its port and run what came of that; gives their
@@ -135,10 +135,10 @@ impl ShardSet {
     }
 
     /// The engines' I/O to a volume whose attach was answered goes to the plane's volume `key`.
-    pub(super) fn bind(&self, lane: &mut Lane, volume: VolumeId, key: usize) {
+    pub(super) fn bind(&self, data_thread: &mut DataThread, volume: VolumeId, key: usize) {
         for shard in 0..self.shards() {
             if let Some(inner) = self.router.inner(volume, shard) {
-                lane.bind(shard, inner, key);
+                data_thread.bind(shard, inner, key);
             }
         }
     }
@@ -161,23 +161,23 @@ impl ShardSet {
     }
 
     /// Has all shards give up a device that one of them lost.
-    pub(super) fn watch_health(&mut self, lane: &mut Lane) {
+    pub(super) fn watch_health(&mut self, data_thread: &mut DataThread) {
         for shard in self.losses.notice(self.health.iter().map(KnownHealth::health)) {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
-            post(lane, Routed { shard, event });
+            post(data_thread, Routed { shard, event });
         }
     }
 
     /// Has the desk of a thread do something.
     pub(super) fn on_desk(
         &mut self,
-        lane: &mut Lane,
+        data_thread: &mut DataThread,
         thread: usize,
         work: impl FnOnce(&mut Desk) + Send + 'static,
     ) {
         match thread {
-            0 => work(&mut lane.desk),
-            thread => self.workers[thread - 1].order(move |hands| work(&mut hands.lane.desk)),
+            0 => work(&mut data_thread.desk),
+            thread => self.workers[thread - 1].order(move |hands| work(&mut hands.data_thread.desk)),
         }
     }
 
@@ -192,9 +192,9 @@ impl ShardSet {
 }
 
 /// What guests ask for is run here; commands are carried out at the home of their shard.
-fn post(lane: &mut Lane, Routed { shard, event }: Routed<Memory>) {
+fn post(data_thread: &mut DataThread, Routed { shard, event }: Routed<Memory>) {
     match event {
-        Event::Control(..) | Event::Adopt(_) => lane.hand_over(shard, event),
-        event => lane.give(shard, event),
+        Event::Control(..) | Event::Adopt(_) => data_thread.hand_over(shard, event),
+        event => data_thread.give(shard, event),
     }
 }

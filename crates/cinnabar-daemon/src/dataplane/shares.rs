@@ -51,7 +51,7 @@ impl Plane {
     /// start would fail therefore; says why. Those that wait for their backend count, too.
     pub(super) fn check_capacity(&self, capacity: u64) -> Result<(), String> {
         let served = self.volumes.iter().map(|(_, volume)| &volume.config);
-        let absent = self.absents.all(self.lane.clock.now()).map(|(config, _, _)| config);
+        let absent = self.absents.all(self.data_thread.clock.now()).map(|(config, _, _)| config);
         let mut sum = 0;
         for config in served.chain(absent) {
             sum += minimum_of(config, capacity)
@@ -74,7 +74,7 @@ impl Plane {
         let (without, with): (Vec<_>, Vec<_>) =
             targets.iter().partition(|(_, target)| target.is_none());
         let volumes = without.into_iter().chain(with).filter_map(of).collect();
-        self.shard_set.adopt(&mut self.lane, &Plan { volumes, ..Plan::default() });
+        self.shard_set.adopt(&mut self.data_thread, &Plan { volumes, ..Plan::default() });
         self.targets = targets.iter().cloned().collect();
     }
 
@@ -82,7 +82,7 @@ impl Plane {
     pub(super) fn adopt_admission(&mut self, admits: bool) {
         self.cache.throttled = !admits;
         let plan = Plan { admits: Some(admits), ..Plan::default() };
-        self.shard_set.adopt(&mut self.lane, &plan);
+        self.shard_set.adopt(&mut self.data_thread, &plan);
     }
 
     /// A volume serves, perhaps once more: its target is the last one it was given, until there is another.
@@ -92,7 +92,7 @@ impl Plane {
         if let (Some(blocks), Some(id)) = (target, volume.life.serving()) {
             let share_target_blocks = Some(blocks);
             let plan = VolumePlan { share_target_blocks, ..VolumePlan::unchanged(id) };
-            self.shard_set.adopt(&mut self.lane, &Plan { volumes: vec![plan], ..Plan::default() });
+            self.shard_set.adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
         }
     }
 

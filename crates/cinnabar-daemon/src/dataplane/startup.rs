@@ -18,7 +18,7 @@ use super::disks::{self, OpenedVolume, Taken};
 use super::forced::Forced;
 use super::front::{ClientLimits, Front};
 use super::inbox::Inbox;
-use super::lane::Lane;
+use super::data_thread::DataThread;
 use super::migrate::{Moves, standby_name};
 use super::plane::Plane;
 use super::qos::{Groups, VolumeQos};
@@ -146,10 +146,10 @@ impl Plane {
         let times = (device_timeout, poll_max);
         let worker = |number| Worker::start(number, clock, io, clients, times, heard.clone());
         let workers = (1..threads).map(worker).collect::<Result<Vec<_>, _>>()?;
-        let mut lane = Lane::new(0, clock, Desk::new(port, device_timeout), poll_max);
-        introduce(&mut lane, &workers);
+        let mut data_thread = DataThread::new(0, clock, Desk::new(port, device_timeout), poll_max);
+        introduce(&mut data_thread, &workers);
         let plane = Self {
-            lane,
+            data_thread,
             shard_set: ShardSet::new(workers),
             front,
             drains: 0,
@@ -225,7 +225,7 @@ impl Plane {
             memory::advise_huge(start, len);
         }
         let map = ShardMap::of(&superblocks[0].geometry);
-        self.shard_set.seat(&mut self.lane, map, engines);
+        self.shard_set.seat(&mut self.data_thread, map, engines);
     }
 
     /// Engines that pass through, as many as the device would have.
@@ -234,7 +234,7 @@ impl Plane {
         let shards = config.cache.shards.unwrap_or_else(|| Geometry::shards_for(size));
         let settings = engine_config(config, shards as usize);
         let engines = (0..shards).map(|_| Engine::without_device(settings)).collect();
-        self.shard_set.seat(&mut self.lane, ShardMap::usual(shards), engines);
+        self.shard_set.seat(&mut self.data_thread, ShardMap::usual(shards), engines);
     }
 
     /// Listens for all volumes, formats the device if `blank` are its superblocks, opens it.
@@ -251,7 +251,7 @@ impl Plane {
         self.open(config, blank)?;
         self.take_planned_size();
         self.attach_all(&keys)?;
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         self.retry_absent(now);
         self.look_around(now);
         Ok(())
@@ -332,10 +332,10 @@ impl Plane {
         let qos = VolumeQos::join(group, attachment, config.qos);
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
         let key = self.volumes.vacant_key();
-        self.shard_set.install(&mut self.lane, key, &io).map_err(|errno| no_place(subject(), errno))?;
+        self.shard_set.install(&mut self.data_thread, key, &io).map_err(|errno| no_place(subject(), errno))?;
         if let Err(error) = self.listen_at(thread, &config, key, &io) {
             self.remove_exports_at(thread, key);
-            self.shard_set.uninstall(&mut self.lane, key);
+            self.shard_set.uninstall(&mut self.data_thread, key);
             return Err(error);
         }
         if let Some(taps) = &self.taps {
@@ -388,7 +388,7 @@ impl Plane {
         // A standby is another volume to the engines: they keep what they have of this one.
         let stands_by = volume.moves.as_ref().is_some_and(|moves| moves.stands_by());
         let name = volume.life.name().to_owned();
-        let recorded = self.lane.recorded(&name);
+        let recorded = self.data_thread.recorded(&name);
         let disk = &volume.io.disk;
         let spec = VolumeSpec {
             name,
@@ -460,17 +460,17 @@ pub(super) fn open_port(mode: IoMode) -> Result<Box<dyn port::Port>, StartError>
 }
 
 /// Gives all threads the inboxes of all.
-fn introduce(lane: &mut Lane, workers: &[Worker]) {
+fn introduce(data_thread: &mut DataThread, workers: &[Worker]) {
     if workers.is_empty() {
         return;
     }
-    let own = std::iter::once(Inbox::new(lane.desk.port.waker()));
+    let own = std::iter::once(Inbox::new(data_thread.desk.port.waker()));
     let mail: Arc<[_]> = own.chain(workers.iter().map(|one| one.mail.clone())).collect();
     for worker in workers {
         let mail = Arc::clone(&mail);
-        worker.call(move |hands| hands.lane.meet(mail));
+        worker.call(move |hands| hands.data_thread.meet(mail));
     }
-    lane.meet(mail);
+    data_thread.meet(mail);
 }
 
 /// Settings of each of so many engines, which share what probation may take.

@@ -19,8 +19,8 @@ use std::time::Duration;
 impl Plane {
     pub(super) fn status(&self) -> DataStatus {
         let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
-        let counters = self.shard_set.latest(&self.lane, &ids);
-        let now = self.lane.clock.now();
+        let counters = self.shard_set.latest(&self.data_thread, &ids);
+        let now = self.data_thread.clock.now();
         let attached: u64 = counters.volumes.iter().map(|own| own.cached_blocks).sum();
         let (state, reason) = if self.stop.is_some() {
             (State::Stopping, "the daemon is stopping".to_owned())
@@ -36,7 +36,7 @@ impl Plane {
             loaded: self.cache.loaded,
             state,
             reason,
-            io: format!("{}, {}", self.lane.desk.port.name(), self.cache.way()),
+            io: format!("{}, {}", self.data_thread.desk.port.name(), self.cache.way()),
             shards: self.shard_set.shards(),
             threads: self.shard_set.threads(),
             losses: self.cache.losses,
@@ -51,9 +51,9 @@ impl Plane {
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes() + front_ram_bytes,
             write_log: self.write_log_status(now),
-            io_totals: self.shard_set.io_totals(&self.lane),
+            io_totals: self.shard_set.io_totals(&self.data_thread),
         };
-        let oldest = self.shard_set.oldest(&self.lane);
+        let oldest = self.shard_set.oldest(&self.data_thread);
         let age = |key: usize| {
             let since = oldest.get(key).copied().flatten()?;
             Some(Duration::from_nanos(now.since_ns(since)))
@@ -108,7 +108,7 @@ impl Plane {
         let volume = &self.volumes[key];
         let own = &volume.io.counted(own);
         let own = &volume.renewal.counted(volume.life.phase(), own);
-        let trouble = self.write_back_trouble(self.lane.clock.now(), volume);
+        let trouble = self.write_back_trouble(self.data_thread.clock.now(), volume);
         let (state, reason) = match volume.state(oldest) {
             (State::Serving, _) if let Some(trouble) = trouble => (State::Degraded, trouble),
             found => found,
@@ -141,7 +141,7 @@ impl Plane {
             counters,
             read_hits_log: traffic.read_hits_log(),
             latencies,
-            write_back: self.write_back_status(self.lane.clock.now(), volume),
+            write_back: self.write_back_status(self.data_thread.clock.now(), volume),
             qos: volume.io.qos.status(),
             parent: self.parent_status(key),
             migration: self.migration_status(key),
@@ -155,7 +155,7 @@ impl Plane {
             + self.volumes.capacity() * size_of::<Volume>();
         let tables = tables + self.recordings.ram_bytes();
         let tables = tables as u64 + self.clones_ram_bytes();
-        Memory::kept_bytes() + self.lane.desk.ram_bytes() + tables
+        Memory::kept_bytes() + self.data_thread.desk.ram_bytes() + tables
     }
 }
 

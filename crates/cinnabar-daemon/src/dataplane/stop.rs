@@ -188,7 +188,7 @@ impl Plane {
 
     /// The engine has closed, or could not.
     pub(super) fn closed(&mut self, _now: Instant, result: Result<(), Failure>) {
-        let kept_blocks = self.shard_set.counters(&self.lane, &[]).cache.cached_blocks;
+        let kept_blocks = self.shard_set.counters(&self.data_thread, &[]).cache.cached_blocks;
         match result {
             Ok(()) => self.finish(StopReport { clean: true, kept_blocks, cut_off: 0 }),
             Err(error) => {

@@ -46,7 +46,7 @@ impl Plane {
     }
 
     fn look_at_disks(&mut self, now: Instant) {
-        let counters = self.shard_set.counters(&self.lane, &[]).cache;
+        let counters = self.shard_set.counters(&self.data_thread, &[]).cache;
         if self.cache.faults.note(now, &counters)
             && let Some(reason) = self.cache.faults.of_late(now, &counters)
         {

@@ -8,7 +8,7 @@ use super::desk::{Desk, IoEvent};
 use super::front::{ClientLimits, Front};
 use super::guests::{Guests, Late, Passed};
 use super::inbox::Inbox;
-use super::lane::{Lane, LaneEvent, Mail};
+use super::data_thread::{DataThread, ThreadEvent, Mail};
 use super::plane::{Pool, extents};
 use super::startup::{open_port, sharpen_timers};
 use super::volume::export_of;
@@ -39,7 +39,7 @@ enum Order {
 /// What the plane hears of its workers.
 pub(super) enum WorkerEvent {
     /// From the thread of this number.
-    Lane(usize, LaneEvent),
+    DataThread(usize, ThreadEvent),
     /// The server of the volume of this key may have restarted, and lost these ranges.
     Restarted(usize, Vec<ByteSpan>),
     /// The same, told by this thread's port, too.
@@ -93,8 +93,8 @@ impl Worker {
             let mail = Inbox::new(port.waker());
             let _ = started.send(Ok((inbox.clone(), mail)));
             let front = Front::new(port.waker(), clients);
-            let lane = Lane::new(number, clock, Desk::new(port, cache_timeout), poll_max);
-            let hands = WorkerState { lane, front, guests: Guests::new(number), drains: false };
+            let data_thread = DataThread::new(number, clock, Desk::new(port, cache_timeout), poll_max);
+            let hands = WorkerState { data_thread, front, guests: Guests::new(number), drains: false };
             Thread { hands, inbox, plane }.run();
             let _ = end.send(());
         };
@@ -150,7 +150,7 @@ impl Worker {
 
 /// What the thread owns, as the first thread's orders find it.
 pub(super) struct WorkerState {
-    pub(super) lane: Lane,
+    pub(super) data_thread: DataThread,
     pub(super) front: Front,
     pub(super) guests: Guests,
     /// The servers take no more clients and requests.
@@ -163,12 +163,12 @@ impl WorkerState {
     pub(super) fn close(&mut self, key: usize) {
         self.front.remove(export_of(key));
         self.guests.remove(key);
-        self.lane.leave_rest();
+        self.data_thread.leave_rest();
     }
 
     /// No new clients and requests; the first thread hears when all have ended.
     pub(super) fn drain(&mut self) {
-        self.front.drain(self.lane.clock.now());
+        self.front.drain(self.data_thread.clock.now());
         self.drains = true;
     }
 
@@ -177,7 +177,7 @@ impl WorkerState {
         if self.front.has_backlog() {
             return Some(Instant::default());
         }
-        let dues = [self.lane.deadline(), self.front.deadline(), self.guests.deadline()];
+        let dues = [self.data_thread.deadline(), self.front.deadline(), self.guests.deadline()];
         dues.into_iter().flatten().min()
     }
 
@@ -189,51 +189,51 @@ impl WorkerState {
         events: &mut Vec<PortEvent>,
     ) -> rustix::io::Result<()> {
         let until = if looks { Some(Instant::default()) } else { self.deadline() };
-        let Self { lane, front, .. } = self;
+        let Self { data_thread, front, .. } = self;
         if looks {
-            lane.port().look_at_all();
+            data_thread.port().look_at_all();
         }
         let Front { vhost, from_vhost, .. } = front;
-        if lane.looks() {
+        if data_thread.looks() {
             vhost.set_polling(true);
         }
         // Both are asked in turn, never at once.
         let vhost = RefCell::new(vhost);
         let looked = |now| inbox.is_filled() || vhost.borrow_mut().poll(now, &mut Pool, from_vhost);
         let sleeps = || inbox.sleeps() | vhost.borrow_mut().set_polling(false);
-        lane.wait(until, looked, sleeps, events)
+        data_thread.wait(until, looked, sleeps, events)
     }
 
     /// Runs what there is, and answers guests; the rest is for the first thread to hear.
-    fn run(&mut self, now: Instant, said: &mut Vec<LaneEvent>, heard: &mut Vec<WorkerEvent>) {
-        let Self { lane, front, guests, .. } = self;
+    fn run(&mut self, now: Instant, said: &mut Vec<ThreadEvent>, heard: &mut Vec<WorkerEvent>) {
+        let Self { data_thread, front, guests, .. } = self;
         let mut back = Vec::new();
-        lane.take_back(&mut back);
+        data_thread.take_back(&mut back);
         for one in back.drain(..) {
-            guests.hear(now, one, front, lane);
+            guests.hear(now, one, front, data_thread);
         }
-        guests.admit(now, front, lane);
-        lane.apply(now, said);
-        lane.take_back(&mut back);
+        guests.admit(now, front, data_thread);
+        data_thread.apply(now, said);
+        data_thread.take_back(&mut back);
         if !back.is_empty() {
             // Latencies include what the batch itself took.
-            let then = lane.clock.now();
+            let then = data_thread.clock.now();
             for one in back {
-                guests.hear(then, one, front, lane);
+                guests.hear(then, one, front, data_thread);
             }
         }
         if guests.has_passed() {
             // What came before it is at the shards before it.
-            lane.leave_rest();
-            let number = lane.number;
+            data_thread.leave_rest();
+            let number = data_thread.number;
             heard.extend(guests.take_passed().map(|passed| WorkerEvent::Passed(number, passed)));
         }
         for one in said.drain(..) {
             match one {
-                LaneEvent::Io(IoEvent::Extents(caller, found)) => {
+                ThreadEvent::Io(IoEvent::Extents(caller, found)) => {
                     front.reply(caller.side, caller.ticket, Ok(extents(found)));
                 }
-                said => heard.push(WorkerEvent::Lane(lane.number, said)),
+                said => heard.push(WorkerEvent::DataThread(data_thread.number, said)),
             }
         }
         front.flush(now);
@@ -258,7 +258,7 @@ impl Thread {
         // Looks that were asked for in the turn before: its own look at the port may have been earlier.
         let mut looks = 0;
         loop {
-            self.hands.front.watch(self.hands.lane.port());
+            self.hands.front.watch(self.hands.data_thread.port());
             if let Err(errno) = self.hands.wait(&self.inbox, looks > 0, &mut events) {
                 let message = format!("waiting for I/O failed: {errno}");
                 let hint = "see the kernel log";
@@ -269,14 +269,14 @@ impl Thread {
                 self.obey_until_the_end();
                 break;
             }
-            let now = self.hands.lane.clock.now();
+            let now = self.hands.data_thread.clock.now();
             for event in events.drain(..) {
                 self.take(now, event);
             }
-            self.hands.lane.look_at_time(now);
-            self.hands.lane.read_mail(now);
+            self.hands.data_thread.look_at_time(now);
+            self.hands.data_thread.read_mail(now);
             if let Some(late) = self.hands.guests.tell_late(now) {
-                heard.push(WorkerEvent::Overdue(self.hands.lane.number, late));
+                heard.push(WorkerEvent::Overdue(self.hands.data_thread.number, late));
             }
             self.hands.front.look(now);
             self.inbox.take(&mut orders);
@@ -295,9 +295,9 @@ impl Thread {
             heard.extend((0..looked).map(|_| WorkerEvent::Looked));
             self.plane.append(&mut heard);
         }
-        let WorkerState { lane, front, .. } = self.hands;
+        let WorkerState { data_thread, front, .. } = self.hands;
         drop(front);
-        lane.end();
+        data_thread.end();
     }
 
     /// The port is gone, and with it what would wake this thread: the first one may be about to ask
@@ -319,16 +319,16 @@ impl Thread {
 
     /// Makes events and requests of what the port has brought.
     fn take(&mut self, now: Instant, event: PortEvent) {
-        let WorkerState { lane, front, .. } = &mut self.hands;
+        let WorkerState { data_thread, front, .. } = &mut self.hands;
         match event {
-            PortEvent::Done(done) => lane.desk.io_done(now, done),
+            PortEvent::Done(done) => data_thread.desk.io_done(now, done),
             PortEvent::Ready { token, readable, writable, hangup } => {
                 let ready = Ready { read: readable, write: writable, hangup };
                 front.on_ready(now, token, ready);
             }
             PortEvent::Restarted { file, ranges, first } => {
-                if let Some(key) = lane.desk.volume_at(file) {
-                    lane.drop_lost(key, &ranges);
+                if let Some(key) = data_thread.desk.volume_at(file) {
+                    data_thread.drop_lost(key, &ranges);
                     self.plane.push(if first {
                         WorkerEvent::Restarted(key, ranges)
                     } else {

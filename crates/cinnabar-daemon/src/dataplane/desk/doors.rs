@@ -1,7 +1,7 @@
 //! Back-end I/O that waits for its turn among the volumes of a group.
 
 use super::{Desk, IoEvent, Owner};
-use crate::dataplane::lane::Mail;
+use crate::dataplane::data_thread::Mail;
 use crate::dataplane::qos::{Group, op_of};
 use cinnabar_backend::JobOp;
 use cinnabar_backend::model::OpKind;

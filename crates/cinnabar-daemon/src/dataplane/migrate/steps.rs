@@ -86,7 +86,7 @@ impl Plane {
                 let (folder, name) = (self.moves_folder(), volume.config.name.clone());
                 // Also what a crash has left, whose last changes would be taken for this host's.
                 let crashed = || {
-                    let recorded = self.lane.recorded(&name);
+                    let recorded = self.data_thread.recorded(&name);
                     recorded.iter().any(|shard| shard.written)
                 };
                 let disowns = trust == Trust::ProofOnly && (volume.config.exclusive || crashed());
@@ -403,10 +403,10 @@ impl Plane {
         let life = VolumeLife::new(called, attachment, Mutants::default());
         let io = Arc::new(VolumeIo::renewed_on(&volume.io, disk, &life));
         let before = Arc::clone(&volume.io);
-        self.shard_set.uninstall(&mut self.lane, key);
-        if let Err(errno) = self.shard_set.install(&mut self.lane, key, &io) {
+        self.shard_set.uninstall(&mut self.data_thread, key);
+        if let Err(errno) = self.shard_set.install(&mut self.data_thread, key, &io) {
             // Its place is free: it was there a moment ago.
-            self.shard_set.install(&mut self.lane, key, &before)?;
+            self.shard_set.install(&mut self.data_thread, key, &before)?;
             return Err(errno);
         }
         io.take_models(&before);

@@ -1,6 +1,6 @@
 //! What the engines say of themselves, put together.
 
-use super::super::lane::Lane;
+use super::super::data_thread::DataThread;
 use super::ShardSet;
 use cinnabar_backend::Memory;
 use cinnabar_engine::Engine;
@@ -55,10 +55,10 @@ impl Default for OfShard {
 
 impl ShardSet {
     /// When the oldest backend I/O under way of each volume began, by the plane's keys.
-    pub(in super::super) fn oldest(&self, lane: &Lane) -> Vec<Option<Instant>> {
-        let mut oldest = lane.desk.oldest();
+    pub(in super::super) fn oldest(&self, data_thread: &DataThread) -> Vec<Option<Instant>> {
+        let mut oldest = data_thread.desk.oldest();
         for worker in &self.workers {
-            let others = worker.call(|hands| hands.lane.desk.oldest());
+            let others = worker.call(|hands| hands.data_thread.desk.oldest());
             oldest.resize(oldest.len().max(others.len()), None);
             for (first, other) in oldest.iter_mut().zip(others) {
                 *first = (*first).into_iter().chain(other).min();
@@ -68,35 +68,35 @@ impl ShardSet {
     }
 
     /// How long engines' reads and writes took, by all threads.
-    pub(in super::super) fn io_totals(&self, lane: &Lane) -> Totals {
-        let mut totals = lane.desk.totals;
+    pub(in super::super) fn io_totals(&self, data_thread: &DataThread) -> Totals {
+        let mut totals = data_thread.desk.totals;
         for worker in &self.workers {
-            totals += worker.call(|hands| hands.lane.desk.totals);
+            totals += worker.call(|hands| hands.data_thread.desk.totals);
         }
         totals
     }
 
     /// Requests of a volume that were answered as late and are still under way.
-    pub(in super::super) fn late_requests(&self, lane: &Lane, volume: VolumeId) -> u32 {
+    pub(in super::super) fn late_requests(&self, data_thread: &DataThread, volume: VolumeId) -> u32 {
         let of = |shard| {
             let inner = self.router.inner(volume, shard)?;
-            Some(lane.ask_one(shard, move |engine| engine.late_requests(inner)))
+            Some(data_thread.ask_one(shard, move |engine| engine.late_requests(inner)))
         };
         (0..self.shards()).filter_map(of).sum()
     }
 
     /// All counters: of the cache, and of these volumes.
-    pub(in super::super) fn counters(&self, lane: &Lane, volumes: &[Option<VolumeId>]) -> Counters {
-        self.ask_all(lane, volumes, true)
+    pub(in super::super) fn counters(&self, data_thread: &DataThread, volumes: &[Option<VolumeId>]) -> Counters {
+        self.ask_all(data_thread, volumes, true)
     }
 
     /// The same, but what a shard that is being loaded has said last will do: it is seldom free, and
     /// waiting for it holds up what this thread loads.
-    pub(in super::super) fn latest(&self, lane: &Lane, volumes: &[Option<VolumeId>]) -> Counters {
-        self.ask_all(lane, volumes, false)
+    pub(in super::super) fn latest(&self, data_thread: &DataThread, volumes: &[Option<VolumeId>]) -> Counters {
+        self.ask_all(data_thread, volumes, false)
     }
 
-    fn ask_all(&self, lane: &Lane, volumes: &[Option<VolumeId>], exact: bool) -> Counters {
+    fn ask_all(&self, data_thread: &DataThread, volumes: &[Option<VolumeId>], exact: bool) -> Counters {
         let inner: Vec<Vec<Option<VolumeId>>> = (0..self.shards())
             .map(|shard| {
                 let name = |volume: &Option<_>| self.router.inner((*volume)?, shard);
@@ -110,8 +110,8 @@ impl ShardSet {
             let names = &inner[shard as usize];
             if exact || !matches!(known, Health::Loading { .. }) {
                 let names = names.clone();
-                *last = lane.ask_one(shard, move |engine| OfShard::of(engine, &names));
-            } else if let Some(answer) = lane.try_ask(shard, |engine| OfShard::of(engine, names)) {
+                *last = data_thread.ask_one(shard, move |engine| OfShard::of(engine, &names));
+            } else if let Some(answer) = data_thread.try_ask(shard, |engine| OfShard::of(engine, names)) {
                 *last = answer;
             } else {
                 last.health = known;

@@ -1,6 +1,6 @@
 //! The cache device and the volumes, as all data threads get them and let go of them.
 
-use super::super::lane::Lane;
+use super::super::data_thread::DataThread;
 use super::super::volume::VolumeIo;
 use super::ShardSet;
 use cinnabar_backend::Disk;
@@ -12,74 +12,74 @@ impl ShardSet {
     /// Gives all threads a cache device of this capacity.
     pub(in super::super) fn install_cache(
         &mut self,
-        lane: &mut Lane,
+        data_thread: &mut DataThread,
         disk: &Arc<Disk>,
         capacity_blocks: u64,
     ) -> rustix::io::Result<()> {
-        lane.desk.install_cache(Arc::clone(disk))?;
+        data_thread.desk.install_cache(Arc::clone(disk))?;
         for worker in &self.workers {
             let disk = Arc::clone(disk);
-            worker.call(move |hands| hands.lane.desk.install_cache(disk))?;
+            worker.call(move |hands| hands.data_thread.desk.install_cache(disk))?;
         }
         self.capacity_blocks = capacity_blocks;
         Ok(())
     }
 
     /// Has all threads let go of the cache device. Engines must not wait for I/O of it.
-    pub(in super::super) fn close_cache(&mut self, lane: &mut Lane) {
-        lane.desk.close_cache();
-        self.workers.iter().for_each(|worker| worker.call(|hands| hands.lane.desk.close_cache()));
+    pub(in super::super) fn close_cache(&mut self, data_thread: &mut DataThread) {
+        data_thread.desk.close_cache();
+        self.workers.iter().for_each(|worker| worker.call(|hands| hands.data_thread.desk.close_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads leave the cache device to the kernel.
-    pub(in super::super) fn leave_cache(&mut self, lane: &mut Lane) {
-        lane.desk.leave_cache();
-        self.workers.iter().for_each(|worker| worker.call(|hands| hands.lane.desk.leave_cache()));
+    pub(in super::super) fn leave_cache(&mut self, data_thread: &mut DataThread) {
+        data_thread.desk.leave_cache();
+        self.workers.iter().for_each(|worker| worker.call(|hands| hands.data_thread.desk.leave_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads see to it that I/O on the cache device ends, or is given up.
-    pub(in super::super) fn hurry_cache(&mut self, lane: &mut Lane, now: Instant, bound: Duration) {
-        lane.desk.hurry_cache(now, bound);
+    pub(in super::super) fn hurry_cache(&mut self, data_thread: &mut DataThread, now: Instant, bound: Duration) {
+        data_thread.desk.hurry_cache(now, bound);
         for worker in &self.workers {
-            worker.order(move |hands| hands.lane.desk.hurry_cache(now, bound));
+            worker.order(move |hands| hands.data_thread.desk.hurry_cache(now, bound));
         }
     }
 
     /// Lets the cache device take its time again, if it has no time-out.
-    pub(in super::super) fn ease_cache(&mut self, lane: &mut Lane) {
-        lane.desk.ease_cache();
+    pub(in super::super) fn ease_cache(&mut self, data_thread: &mut DataThread) {
+        data_thread.desk.ease_cache();
         for worker in &self.workers {
-            worker.order(|hands| hands.lane.desk.ease_cache());
+            worker.order(|hands| hands.data_thread.desk.ease_cache());
         }
     }
 
     /// Gives all threads a volume.
     pub(in super::super) fn install(
         &mut self,
-        lane: &mut Lane,
+        data_thread: &mut DataThread,
         key: usize,
         io: &Arc<VolumeIo>,
     ) -> rustix::io::Result<()> {
-        let mut result = lane.desk.install(key, Arc::clone(io));
+        let mut result = data_thread.desk.install(key, Arc::clone(io));
         for worker in &self.workers {
             if result.is_ok() {
                 let io = Arc::clone(io);
-                result = worker.call(move |hands| hands.lane.desk.install(key, io));
+                result = worker.call(move |hands| hands.data_thread.desk.install(key, io));
             }
         }
         if result.is_err() {
-            self.uninstall(lane, key);
+            self.uninstall(data_thread, key);
         }
         result
     }
 
     /// Has all threads let go of a volume. No I/O of it may be under way.
-    pub(in super::super) fn uninstall(&mut self, lane: &mut Lane, key: usize) {
-        lane.desk.uninstall(key);
+    pub(in super::super) fn uninstall(&mut self, data_thread: &mut DataThread, key: usize) {
+        data_thread.desk.uninstall(key);
         self.workers
             .iter()
-            .for_each(|worker| worker.call(move |hands| hands.lane.desk.uninstall(key)));
+            .for_each(|worker| worker.call(move |hands| hands.data_thread.desk.uninstall(key)));
     }
 }

@@ -277,7 +277,7 @@ fn what_is_not_removed_keeps_its_server() {
         plane.volumes[key].life.serving().is_some()
     });
     plane.forced.silence_max = Duration::ZERO;
-    let now = plane.lane.clock.now();
+    let now = plane.data_thread.clock.now();
     plane.force_out(now, key, false);
     assert!(!plane.forced.is_empty());
     plane.look_at_forced(now);

@@ -88,7 +88,7 @@ fn one_that_could_not_leave_the_log_is_in_write_back_again() {
     let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
     let key = plane.find("vm1").expect("it serves");
     turn_until(&mut plane, "it has joined", |plane| plane.volumes[key].writes.has_joined());
-    let now = plane.lane.clock.now();
+    let now = plane.data_thread.clock.now();
     let (answer, mut left) = oneshot::channel();
     plane.change_write_mode(now, key, (VolumeMode::WriteThrough, true), answer);
     assert_eq!(left.try_recv(), Ok(Ok(())));

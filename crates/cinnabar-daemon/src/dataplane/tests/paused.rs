@@ -4,7 +4,7 @@ use super::rig::Rig;
 use crate::dataplane::clock::{Clock, after};
 use crate::dataplane::desk::Desk;
 use crate::dataplane::desk::tests::Silent;
-use crate::dataplane::lane::{Lane, LaneEvent};
+use crate::dataplane::data_thread::{DataThread, ThreadEvent};
 use crate::dataplane::qos::{Groups, VolumeQos};
 use crate::dataplane::volume::VolumeIo;
 use cinnabar_backend::disk::OpenOptions;
@@ -31,29 +31,29 @@ fn what_was_done_meanwhile_is_answered() {
     let qos = VolumeQos::join(group, 1, config.qos);
     let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), &life, qos));
     let (clock, port) = (Clock::start(), Box::new(Silent::default()));
-    let mut lane = Lane::new(0, clock, Desk::new(port, Duration::ZERO), Duration::ZERO);
-    lane.desk.install(0, io).expect("there is room");
+    let mut data_thread = DataThread::new(0, clock, Desk::new(port, Duration::ZERO), Duration::ZERO);
+    data_thread.desk.install(0, io).expect("there is room");
     let engine = Engine::without_device(Config::default());
-    lane.seat(Arc::new(ShardPool::new(vec![engine], 1, Mutants::default())));
+    data_thread.seat(Arc::new(ShardPool::new(vec![engine], 1, Mutants::default())));
 
     let (now, mut said) = (clock.now(), Vec::new());
     let attach = Command::Attach(VolumeSpec::new("vm".into(), 8 * BLOCK_BYTES));
-    lane.give(0, Event::Control(RequestId(1), attach));
-    lane.apply(now, &mut said);
-    lane.bind(0, VolumeId(0), 0);
+    data_thread.give(0, Event::Control(RequestId(1), attach));
+    data_thread.apply(now, &mut said);
+    data_thread.bind(0, VolumeId(0), 0);
     let op = Op::Read { span: ByteSpan::new(0, BLOCK_BYTES), data: Memory::alloc(1) };
     let request = Request { id: RequestId(2), volume: VolumeId(0), op };
-    lane.give(0, Event::Submit(request));
-    lane.apply(now, &mut said);
+    data_thread.give(0, Event::Submit(request));
+    data_thread.apply(now, &mut said);
     said.clear();
 
     // A turn of the loop, a minute later.
     let now = after(now, Duration::from_mins(1));
     let done = Done { token: 0, result: Ok(()), pages: Vec::new(), extents: Vec::new() };
-    lane.desk.io_done(now, done);
-    lane.look_at_time(now);
-    lane.give(0, Event::Late(RequestId(2)));
-    lane.apply(now, &mut said);
-    let [LaneEvent::Reply(0, reply)] = &said[..] else { panic!("it is answered, once") };
+    data_thread.desk.io_done(now, done);
+    data_thread.look_at_time(now);
+    data_thread.give(0, Event::Late(RequestId(2)));
+    data_thread.apply(now, &mut said);
+    let [ThreadEvent::Reply(0, reply)] = &said[..] else { panic!("it is answered, once") };
     assert!(reply.id == RequestId(2) && reply.result.is_ok(), "{reply:?}");
 }

@@ -4,7 +4,7 @@
 use super::degrade::invalidate;
 use super::rig::{Rig, in_way};
 use crate::dataplane::desk::IoEvent;
-use crate::dataplane::lane::LaneEvent;
+use crate::dataplane::data_thread::ThreadEvent;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::WorkerEvent;
 use cinnabar_backend::model::OpKind;
@@ -68,8 +68,8 @@ fn a_device_is_not_given_up_for_what_hangs_on_the_one_before() {
     let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
     let hear = |plane: &mut Plane, disk| {
         let what = What { name: "write", kind: OpKind::Write, offset: 0, len: 4096 };
-        let hangs = LaneEvent::Io(IoEvent::Hangs(disk, what));
-        plane.heard.push(WorkerEvent::Lane(1, hangs));
+        let hangs = ThreadEvent::Io(IoEvent::Hangs(disk, what));
+        plane.heard.push(WorkerEvent::DataThread(1, hangs));
         plane.turn().expect("it goes on");
         (plane.cache.hangs, plane.cache.losses)
     };

@@ -307,7 +307,7 @@ fn a_volume_grows_in_the_log_too() {
 
 /// One turn of a plane that a test drives, which waits for nothing.
 fn turn(plane: &mut Plane) {
-    plane.look_at = Some(plane.lane.clock.now().plus_ns(2_000_000));
+    plane.look_at = Some(plane.data_thread.clock.now().plus_ns(2_000_000));
     plane.turn().expect("it goes on");
 }
 
@@ -392,19 +392,19 @@ fn is_flushed_again(delay: Duration) -> bool {
     let writes =
         |plane: &Plane| plane.writes.log().and_then(|log| log.status(place)).expect("there");
     let (answer, mut flushed) = oneshot::channel();
-    plane.flush_volume(plane.lane.clock.now(), "vm1", answer);
+    plane.flush_volume(plane.data_thread.clock.now(), "vm1", answer);
     // Everything but the flush has ended: that alone takes so long.
     let (mut turns, mut is_over) = (0, false);
     turn_until(&mut plane, "it was written", |plane| {
-        let alone = plane.lane.desk.ios.iter().count() == 1;
+        let alone = plane.data_thread.desk.ios.iter().count() == 1;
         turns = if alone && writes(plane).destaged_writes == 2 { turns + 1 } else { 0 };
         is_over = flushed.try_recv().is_ok();
         turns == 8 || is_over
     });
     if !is_over {
         std::thread::sleep(Duration::from_millis(600));
-        let now = plane.lane.clock.now();
-        plane.lane.look_at_time(now);
+        let now = plane.data_thread.clock.now();
+        plane.data_thread.look_at_time(now);
         plane.heard.push(WorkerEvent::RestartedToo(key));
         plane.apply(now);
         turn_until(&mut plane, "it is flushed", |_| flushed.try_recv().is_ok());

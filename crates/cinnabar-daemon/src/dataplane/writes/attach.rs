@@ -20,7 +20,7 @@ impl Plane {
         if config.mode != VolumeMode::WriteBack && !held {
             return self.attach_to_engines(key, answer);
         }
-        let now = self.lane.clock.now();
+        let now = self.data_thread.clock.now();
         let kind = CommandErrorKind::Invalid;
         let refused = match &self.writes {
             Writes::Off => {

@@ -161,7 +161,7 @@ impl Plane {
     /// Whether something is still under way of requests that guests of a volume have given up.
     fn has_late_requests(&self, key: usize) -> bool {
         let serving = self.volumes[key].life.serving();
-        serving.is_some_and(|volume| self.shard_set.late_requests(&self.lane, volume) > 0)
+        serving.is_some_and(|volume| self.shard_set.late_requests(&self.data_thread, volume) > 0)
     }
 
     /// Goes on with a volume whose requests wait, if none of them is under way.
@@ -176,7 +176,7 @@ impl Plane {
     /// What the engines have counted of a volume.
     pub(in super::super) fn counted(&self, key: usize) -> VolumeCounters {
         let Volume { io, life, renewal, .. } = &self.volumes[key];
-        let own = self.shard_set.counters(&self.lane, &[life.id()]).volumes.pop().unwrap_or_default();
+        let own = self.shard_set.counters(&self.data_thread, &[life.id()]).volumes.pop().unwrap_or_default();
         renewal.counted(life.phase(), &io.counted(&own))
     }
 
@@ -319,7 +319,7 @@ impl Plane {
         if let Some(volume) = volume.life.id() {
             let mode = Some(mode.into());
             let plan = VolumePlan { mode, ..VolumePlan::unchanged(volume) };
-            self.shard_set.adopt(&mut self.lane, &Plan { volumes: vec![plan], ..Plan::default() });
+            self.shard_set.adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
         }
     }
 

@@ -170,7 +170,7 @@ impl Plane {
         }
         halves.log_start();
         for (half, disk) in halves.in_use() {
-            self.lane.desk.install_log(half, Arc::clone(disk)).map_err(|errno| {
+            self.data_thread.desk.install_log(half, Arc::clone(disk)).map_err(|errno| {
                 let message = format!("no place for another file: {errno}");
                 let hint = "raise the limit on open files";
                 StartError::new(StartErrorKind::Resources, Subject::Cache, message, hint)
@@ -200,7 +200,7 @@ impl Plane {
             told_misses: Instant::default(),
         }));
         // A half that is filled may lack nothing.
-        self.log_has_moved(self.lane.clock.now());
+        self.log_has_moved(self.data_thread.clock.now());
         Ok(())
     }
 }

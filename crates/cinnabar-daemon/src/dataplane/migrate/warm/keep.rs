@@ -81,7 +81,7 @@ impl Plane {
         key: usize,
         name: &str,
     ) -> Result<Option<cinnabar_engine::volume::ProofToken>, CommandError> {
-        let recorded = self.lane.recorded(name);
+        let recorded = self.data_thread.recorded(name);
         let all = recorded.len() == self.shard_set.shards() as usize;
         let first = recorded.first().cloned().filter(|first| {
             let same = recorded.iter().all(|one| one.proof == first.proof && !one.written);
@@ -108,7 +108,7 @@ impl Plane {
             let room = limit - blocks.len();
             let name = name.to_owned();
             let page = self
-                .lane
+                .data_thread
                 .ask_one(shard, move |engine| engine.kept_blocks(&name, from, room, looks));
             let page = page.unwrap_or_default();
             blocks.extend(page.blocks);
@@ -171,7 +171,7 @@ impl Plane {
         }
         for (shard, blocks) in by_shard {
             let (name, data) = (name.to_owned(), data.clone());
-            let kept = self.lane.ask_one(shard, move |engine| {
+            let kept = self.data_thread.ask_one(shard, move |engine| {
                 let of = |(block, at)| (block, at, engine.kept_block(&name, block, (&data, at)));
                 blocks.into_iter().map(of).collect::<Vec<_>>()
             });

@@ -30,7 +30,7 @@ use std::time::Duration;
 pub(super) type Pool = ShardPool<Memory, usize>;
 
 /// See the module.
-pub(super) struct Lane {
+pub(super) struct DataThread {
     /// This thread's; 0 is the first.
     pub(super) number: usize,
     pub(super) clock: Clock,
@@ -74,7 +74,7 @@ pub(super) enum Back {
 }
 
 /// What is for others to hear.
-pub(super) enum LaneEvent {
+pub(super) enum ThreadEvent {
     /// An engine has answered.
     Reply(u32, Reply<Memory>),
     /// The desk can't settle it.
@@ -83,7 +83,7 @@ pub(super) enum LaneEvent {
     Health(u32, HealthNews),
 }
 
-impl LaneEvent {
+impl ThreadEvent {
     /// Whether it concerns the engines that are seated, and nobody else.
     pub(super) const fn is_of_engine(&self) -> bool {
         match self {
@@ -95,7 +95,7 @@ impl LaneEvent {
     }
 }
 
-impl Lane {
+impl DataThread {
     /// A thread without shards, and alone until it is told of others.
     pub(super) fn new(number: usize, clock: Clock, mut desk: Desk, poll_max: Duration) -> Self {
         desk.belong_to(number);
@@ -338,9 +338,9 @@ impl Lane {
     }
 
     /// Runs the shards that have something to do, until they have not; gives what is for others.
-    pub(super) fn apply(&mut self, now: Instant, said: &mut Vec<LaneEvent>) {
+    pub(super) fn apply(&mut self, now: Instant, said: &mut Vec<ThreadEvent>) {
         loop {
-            self.deliver(|told| said.push(LaneEvent::Io(told)));
+            self.deliver(|told| said.push(ThreadEvent::Io(told)));
             let mut quiet = true;
             for shard in 0..self.events.len() {
                 let again = std::mem::take(&mut self.again[shard]);
@@ -363,7 +363,7 @@ impl Lane {
     }
 
     /// Runs a shard; says whether it may have brought more to do at once.
-    fn run(&mut self, shard: u32, now: Instant, said: &mut Vec<LaneEvent>) -> bool {
+    fn run(&mut self, shard: u32, now: Instant, said: &mut Vec<ThreadEvent>) -> bool {
         let Self { number, clock, desk, pool, events, letters, back, .. } = self;
         let mut doors =
             ShardDoors { now, clock: *clock, desk, said, thread: *number, pool, letters, back };
