@@ -23,7 +23,7 @@ use cinnabar_engine::{
 };
 
 /// What the threads have for a shard, and have of it.
-struct Desk<P> {
+struct IoTable<P> {
     events: Vec<Event<P>>,
     /// It is to be run, with or without events.
     again: bool,
@@ -37,7 +37,7 @@ struct Desk<P> {
     late: Option<HealthNews>,
 }
 
-impl<P> Desk<P> {
+impl<P> IoTable<P> {
     /// A thread's turn is over: what it has told is heard, or will be behind what is told next.
     fn hear_of(&mut self, news: HealthNews, dice: u64) {
         if self.late.is_none() && dice.is_multiple_of(2) {
@@ -137,7 +137,7 @@ impl<P: Payload> ShardIo<P> for Shut {
 pub struct Threaded<P> {
     router: Router<P>,
     pool: ShardPool<P, VolumeId>,
-    desks: Vec<Desk<P>>,
+    desks: Vec<IoTable<P>>,
     losses: Losses,
     /// Runs so far: decides how the threads of the next one meet.
     runs: u64,
@@ -154,7 +154,7 @@ impl<P: Payload> Threaded<P> {
         let map = ShardMap::of(&superblocks[0].geometry);
         let engines: Vec<_> =
             superblocks.into_iter().map(|superblock| Engine::new(config, superblock)).collect();
-        let desk = |_: &Engine<P>| Desk {
+        let io_table = |_: &Engine<P>| IoTable {
             events: Vec::new(),
             again: false,
             said: Vec::new(),
@@ -162,7 +162,7 @@ impl<P: Payload> Threaded<P> {
             health: KnownHealth::new(Health::Opening, config.mutants),
             late: None,
         };
-        let desks = engines.iter().map(desk).collect();
+        let desks = engines.iter().map(io_table).collect();
         let threads = engines.len().div_ceil(2);
         let losses = Losses::new(&map);
         let pool = ShardPool::new(engines, threads, config.mutants);
@@ -183,21 +183,21 @@ impl<P: Payload> Threaded<P> {
 
     /// The homes wake the shards whose time has come; the others' is asked for again.
     fn wake(&mut self, now: Instant, actions: &mut Vec<Action<P>>) {
-        for (shard, desk) in (0..).zip(&mut self.desks) {
-            if desk.wake.is_some_and(|at| at <= now) {
+        for (shard, io_table) in (0..).zip(&mut self.desks) {
+            if io_table.wake.is_some_and(|at| at <= now) {
                 // A home looks at the shard then, which may have been woken since.
-                desk.wake = self.pool.wake(shard).filter(|at| *at > now);
-                desk.again = true;
+                io_table.wake = self.pool.wake(shard).filter(|at| *at > now);
+                io_table.again = true;
             }
-            actions.extend(desk.wake.map(Action::WakeAt));
+            actions.extend(io_table.wake.map(Action::WakeAt));
         }
     }
 
     /// Some thread runs a shard.
     fn run(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
         let Self { pool, desks, runs, .. } = self;
-        let desk = &mut desks[shard as usize];
-        let Desk { events, again, said, wake, .. } = desk;
+        let io_table = &mut desks[shard as usize];
+        let IoTable { events, again, said, wake, .. } = io_table;
         *runs += 1;
         let dice = mixed(*runs);
         // A wake-up is a matter of the home, whichever thread brings events.
@@ -221,13 +221,13 @@ impl<P: Payload> Threaded<P> {
         *wake = wake.take().into_iter().chain(known).min();
         actions.extend(known.map(Action::WakeAt));
         for (at, news) in (16..).zip(news) {
-            desk.hear_of(news, dice >> at);
+            io_table.hear_of(news, dice >> at);
         }
     }
 
     /// What one shard can't record on the device, no shard may rely on.
     fn share_loss(&mut self) {
-        for shard in self.losses.notice(self.desks.iter().map(|desk| desk.health.health())) {
+        for shard in self.losses.notice(self.desks.iter().map(|io_table| io_table.health.health())) {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
             self.desks[shard as usize].events.push(event);
         }
@@ -309,7 +309,7 @@ impl<P: Payload> Machine<P> for Threaded<P> {
         // A turn is over some time, whatever comes of the shard.
         self.routed += 1;
         if mixed(self.routed).is_multiple_of(4) {
-            self.desks.iter_mut().for_each(Desk::hear_late);
+            self.desks.iter_mut().for_each(IoTable::hear_late);
         }
         for event in events.drain(..) {
             if let Event::Wake = event {
@@ -325,8 +325,8 @@ impl<P: Payload> Machine<P> for Threaded<P> {
     }
 
     fn has_events(&self, shard: u32) -> bool {
-        let desk = &self.desks[shard as usize];
-        desk.again || !desk.events.is_empty()
+        let io_table = &self.desks[shard as usize];
+        io_table.again || !io_table.events.is_empty()
     }
 
     fn turn(&mut self, shard: u32, now: Instant, actions: &mut Vec<Action<P>>) {
@@ -355,9 +355,9 @@ impl<P: Payload> Machine<P> for Threaded<P> {
             let Some(volume) = attached else { continue };
             for shard in 0..self.router.map().shards() {
                 let inner = self.router.inner(volume, shard).expect("every shard has it");
-                let desk = &mut self.desks[shard as usize];
-                self.pool.leave(shard, &mut desk.events, Some(Left::Bind(inner, volume)));
-                desk.again = true;
+                let io_table = &mut self.desks[shard as usize];
+                self.pool.leave(shard, &mut io_table.events, Some(Left::Bind(inner, volume)));
+                io_table.again = true;
             }
         }
     }

@@ -7,7 +7,7 @@
 //! arrive.
 
 use super::clock::Clock;
-use super::desk::{Desk, IoEvent, ShardDoors};
+use super::io_table::{IoTable, IoEvent, ShardDoors};
 use super::front::Side;
 use super::guests::Late;
 use super::idle::Idle;
@@ -34,7 +34,7 @@ pub(super) struct DataThread {
     /// This thread's; 0 is the first.
     pub(super) number: usize,
     pub(super) clock: Clock,
-    pub(super) desk: Desk,
+    pub(super) io_table: IoTable,
     pub(super) pool: Arc<Pool>,
     /// By shard: what is for it from here.
     events: Vec<Vec<Event<Memory>>>,
@@ -97,12 +97,12 @@ impl ThreadEvent {
 
 impl DataThread {
     /// A thread without shards, and alone until it is told of others.
-    pub(super) fn new(number: usize, clock: Clock, mut desk: Desk, poll_max: Duration) -> Self {
-        desk.belong_to(number);
+    pub(super) fn new(number: usize, clock: Clock, mut io_table: IoTable, poll_max: Duration) -> Self {
+        io_table.belong_to(number);
         Self {
             number,
             clock,
-            desk,
+            io_table,
             pool: Arc::new(ShardPool::new(Vec::new(), 1, Mutants::default())),
             events: Vec::new(),
             again: Vec::new(),
@@ -127,7 +127,7 @@ impl DataThread {
         self.again = vec![false; shards];
         self.shared = vec![false; shards];
         // What is not for a shard stays.
-        self.desk.told.retain(|told| matches!(told, IoEvent::Log(..)));
+        self.io_table.told.retain(|told| matches!(told, IoEvent::Log(..)));
     }
 
     /// Something for a shard, which is run here.
@@ -258,10 +258,10 @@ impl DataThread {
     pub(super) fn deadline(&self) -> Option<Instant> {
         let busy = self.events.iter().any(|events| !events.is_empty());
         let busy = busy || !self.letters.is_empty() || !self.back.is_empty();
-        if busy || self.again.contains(&true) || !self.desk.told.is_empty() {
+        if busy || self.again.contains(&true) || !self.io_table.told.is_empty() {
             return Some(Instant::default());
         }
-        let mut due = self.desk.deadline();
+        let mut due = self.io_table.deadline();
         for shard in (0..self.pool.shards()).filter(|shard| self.is_home(*shard)) {
             if self.pool.is_filled(shard) {
                 return Some(Instant::default());
@@ -280,11 +280,11 @@ impl DataThread {
         sleeps: impl FnOnce() -> bool,
         events: &mut Vec<PortEvent>,
     ) -> rustix::io::Result<()> {
-        let Self { idle, desk, clock, mail, number, .. } = self;
+        let Self { idle, io_table, clock, mail, number, .. } = self;
         let mail = mail.get(*number);
         let others = |now| mail.is_some_and(Inbox::is_filled) || others(now);
         let sleeps = || mail.is_some_and(Inbox::sleeps) | sleeps();
-        idle.wait(*clock, &mut **desk.port, until, others, sleeps, events)
+        idle.wait(*clock, &mut **io_table.port, until, others, sleeps, events)
     }
 
     /// Whether the next wait begins with looking.
@@ -296,10 +296,10 @@ impl DataThread {
     /// before they are told of a request that its time is over: a process that was stopped for longer
     /// has answers for its guests.
     pub(super) fn look_at_time(&mut self, now: Instant) {
-        self.desk.look_at_time(now);
+        self.io_table.look_at_time(now);
         let mut rest = Vec::new();
         self.deliver(|told| rest.push(told));
-        self.desk.told.append(&mut rest);
+        self.io_table.told.append(&mut rest);
         self.look_at_shards(now);
     }
 
@@ -326,10 +326,10 @@ impl DataThread {
             match mail {
                 Mail::Look => look = true,
                 Mail::Io { shard, id, key, op } => {
-                    self.desk.backend_io(now, (shard, id), key, op);
+                    self.io_table.backend_io(now, (shard, id), key, op);
                 }
                 Mail::Back(back) => self.back.push(back),
-                Mail::Turn(group, turn) => self.desk.admit(now, group, turn),
+                Mail::Turn(group, turn) => self.io_table.admit(now, group, turn),
             }
         }
         if look {
@@ -356,7 +356,7 @@ impl DataThread {
                 break;
             }
         }
-        self.desk.take_turns(now, &mut self.letters);
+        self.io_table.take_turns(now, &mut self.letters);
         for (thread, mail) in self.letters.drain(..) {
             self.mail[thread].push(mail);
         }
@@ -364,9 +364,9 @@ impl DataThread {
 
     /// Runs a shard; says whether it may have brought more to do at once.
     fn run(&mut self, shard: u32, now: Instant, said: &mut Vec<ThreadEvent>) -> bool {
-        let Self { number, clock, desk, pool, events, letters, back, .. } = self;
+        let Self { number, clock, io_table, pool, events, letters, back, .. } = self;
         let mut doors =
-            ShardDoors { now, clock: *clock, desk, said, thread: *number, pool, letters, back };
+            ShardDoors { now, clock: *clock, io_table, said, thread: *number, pool, letters, back };
         let ran = pool.run(shard, *number, now, &mut events[shard as usize], &mut doors);
         self.again[shard as usize] |= ran == Ran::More;
         ran == Ran::Done
@@ -374,7 +374,7 @@ impl DataThread {
 
     /// Gives the engines what the desk has for them, and the rest to `others`.
     fn deliver(&mut self, mut others: impl FnMut(IoEvent)) {
-        let mut told = std::mem::take(&mut self.desk.told);
+        let mut told = std::mem::take(&mut self.io_table.told);
         for one in told.drain(..) {
             match one {
                 IoEvent::Done(shard, done) => self.give(shard, Event::IoDone(done)),
@@ -382,17 +382,17 @@ impl DataThread {
                 other => others(other),
             }
         }
-        self.desk.told = told;
+        self.io_table.told = told;
     }
 
     /// What the port is called.
     pub(super) fn port(&mut self) -> &mut dyn Port {
-        &mut **self.desk.port
+        &mut **self.io_table.port
     }
 
     /// Lets go of everything.
     pub(super) fn end(self) {
         drop((self.events, self.letters, self.back, self.pool));
-        self.desk.end();
+        self.io_table.end();
     }
 }

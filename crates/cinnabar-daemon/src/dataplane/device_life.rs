@@ -6,7 +6,7 @@
 //! kernel may still write to it: such a device stays locked until the last of that has ended.
 
 use super::control::{PendingCommand, failed};
-use super::desk::bound_of;
+use super::io_table::bound_of;
 use super::device::OpenedDevice;
 use super::patience::silence_max;
 use super::plane::Plane;

@@ -237,7 +237,7 @@ impl Guests {
         };
         if let Command::BlockStatus { span, .. } = request.command {
             return if gate.names.is_some() && tells_extents(&gate.io) {
-                data_thread.desk.ask_extents(now, key, Caller { thread, side, ticket }, span);
+                data_thread.io_table.ask_extents(now, key, Caller { thread, side, ticket }, span);
             } else {
                 front.reply(side, ticket, Ok(Body::Done));
             };

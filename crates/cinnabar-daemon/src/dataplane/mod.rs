@@ -14,7 +14,7 @@ mod clock;
 mod clones;
 mod control;
 mod shard_set;
-mod desk;
+mod io_table;
 mod device;
 mod device_life;
 mod disks;

@@ -5,7 +5,7 @@ use super::background::Background;
 use super::cache::Cache;
 use super::control::PendingCommand;
 use super::shard_set::ShardSet;
-use super::desk::IoEvent;
+use super::io_table::IoEvent;
 use super::forced::Forced;
 use super::front::Front;
 use super::inbox::Inbox;
@@ -216,14 +216,14 @@ impl Plane {
         let mut port_events = std::mem::take(&mut self.port_events);
         for event in port_events.drain(..) {
             match event {
-                PortEvent::Done(done) => self.data_thread.desk.io_done(now, done),
+                PortEvent::Done(done) => self.data_thread.io_table.io_done(now, done),
                 PortEvent::Ready { token, readable, writable, hangup } => {
                     let ready = Ready { read: readable, write: writable, hangup };
                     self.front.on_ready(now, token, ready);
                 }
                 PortEvent::Woken => woken = true,
                 PortEvent::Restarted { file, ranges, first } => {
-                    let Some(key) = self.data_thread.desk.volume_at(file) else { continue };
+                    let Some(key) = self.data_thread.io_table.volume_at(file) else { continue };
                     self.restarted_for_log(key);
                     if first {
                         self.server_restarted(now, key, &ranges);

@@ -4,7 +4,7 @@
 //! says when, and for which I/Os.
 
 use super::background::Task;
-use super::desk::Desk;
+use super::io_table::IoTable;
 use super::plane::Plane;
 use cinnabar_backend::generations::StateError;
 use cinnabar_backend::{ProofError, port};
@@ -41,7 +41,7 @@ impl Plane {
     ) {
         let io = &self.volumes[volume].io;
         let (name, attachment) = (&io.name, io.attachment);
-        let warns = result.is_err() && self.data_thread.desk.warnings.allow(now);
+        let warns = result.is_err() && self.data_thread.io_table.warnings.allow(now);
         let result = match result {
             // One that has come back is flushed, but proves nothing yet.
             Ok(proof) => Ok(self.volumes[volume].life.proof_to_record(proof)),
@@ -63,8 +63,8 @@ impl Plane {
         let ended = self.proofs.proved(volume);
         for IoName { thread, io } in ended.ios {
             let result = result.clone();
-            let settle = move |desk: &mut Desk| desk.ios.proved(now, io, result, attachment);
-            self.shard_set.on_desk(&mut self.data_thread, thread, settle);
+            let settle = move |io_table: &mut IoTable| io_table.ios.proved(now, io, result, attachment);
+            self.shard_set.on_io_table(&mut self.data_thread, thread, settle);
         }
         if ended.again {
             self.prove(volume);
@@ -112,13 +112,13 @@ impl Plane {
     ) {
         for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
             let generation = generations.map(|all| all[at]);
-            let settle = move |desk: &mut Desk| desk.generation_bumped(now, io, generation);
-            self.shard_set.on_desk(&mut self.data_thread, thread, settle);
+            let settle = move |io_table: &mut IoTable| io_table.generation_bumped(now, io, generation);
+            self.shard_set.on_io_table(&mut self.data_thread, thread, settle);
         }
     }
 }
 
-impl Desk {
+impl IoTable {
     fn generation_bumped(&mut self, now: Instant, io: usize, generation: Option<u64>) {
         if generation.is_some() {
             let volume = self.name_of(io);

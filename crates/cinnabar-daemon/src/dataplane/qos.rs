@@ -304,7 +304,7 @@ impl Plane {
         let volume = &self.volumes[key];
         volume.io.qos.set(now, volume.config.qos);
         let group = Arc::clone(&volume.io.qos.group);
-        self.data_thread.desk.ask_group(&group);
+        self.data_thread.io_table.ask_group(&group);
     }
 
     /// The writes of a volume come from the write log from now on, or not any more.
@@ -317,7 +317,7 @@ impl Plane {
         let qos = &self.volumes[key].io.qos;
         qos.hurry(now);
         let group = Arc::clone(&qos.group);
-        self.data_thread.desk.ask_group(&group);
+        self.data_thread.io_table.ask_group(&group);
     }
 
     /// A volume is about to leave: nothing of it waits for a turn any more.
@@ -327,7 +327,7 @@ impl Plane {
         let (number, turns) = (qos.group.number, qos.leave(now));
         for (thread, turn) in turns {
             if thread == 0 {
-                self.data_thread.desk.admit(now, number, turn);
+                self.data_thread.io_table.admit(now, number, turn);
             } else {
                 self.data_thread.send(thread, Mail::Turn(number, turn));
             }

@@ -245,7 +245,7 @@ impl Plane {
             Command::BlockStatus { span, .. } => {
                 // What is only in the write log is no hole.
                 if volume.writes.route() == Route::Engine && tells_extents(&volume.io) {
-                    self.data_thread.desk.ask_extents(now, key, caller, span);
+                    self.data_thread.io_table.ask_extents(now, key, caller, span);
                 } else {
                     self.answer(caller, key, Ok(Body::Done));
                 }

@@ -6,7 +6,7 @@
 mod counters;
 mod disks;
 
-use super::desk::Desk;
+use super::io_table::IoTable;
 use super::data_thread::DataThread;
 use super::worker::Worker;
 use cinnabar_backend::Memory;
@@ -169,15 +169,15 @@ impl ShardSet {
     }
 
     /// Has the desk of a thread do something.
-    pub(super) fn on_desk(
+    pub(super) fn on_io_table(
         &mut self,
         data_thread: &mut DataThread,
         thread: usize,
-        work: impl FnOnce(&mut Desk) + Send + 'static,
+        work: impl FnOnce(&mut IoTable) + Send + 'static,
     ) {
         match thread {
-            0 => work(&mut data_thread.desk),
-            thread => self.workers[thread - 1].order(move |hands| work(&mut hands.data_thread.desk)),
+            0 => work(&mut data_thread.io_table),
+            thread => self.workers[thread - 1].order(move |hands| work(&mut hands.data_thread.io_table)),
         }
     }
 

@@ -12,7 +12,7 @@ use super::clock::Clock;
 use super::clones::Parent;
 use super::control::PendingCommand;
 use super::shard_set::ShardSet;
-use super::desk::Desk;
+use super::io_table::IoTable;
 use super::device;
 use super::disks::{self, OpenedVolume, Taken};
 use super::forced::Forced;
@@ -146,7 +146,7 @@ impl Plane {
         let times = (device_timeout, poll_max);
         let worker = |number| Worker::start(number, clock, io, clients, times, heard.clone());
         let workers = (1..threads).map(worker).collect::<Result<Vec<_>, _>>()?;
-        let mut data_thread = DataThread::new(0, clock, Desk::new(port, device_timeout), poll_max);
+        let mut data_thread = DataThread::new(0, clock, IoTable::new(port, device_timeout), poll_max);
         introduce(&mut data_thread, &workers);
         let plane = Self {
             data_thread,
@@ -464,7 +464,7 @@ fn introduce(data_thread: &mut DataThread, workers: &[Worker]) {
     if workers.is_empty() {
         return;
     }
-    let own = std::iter::once(Inbox::new(data_thread.desk.port.waker()));
+    let own = std::iter::once(Inbox::new(data_thread.io_table.port.waker()));
     let mail: Arc<[_]> = own.chain(workers.iter().map(|one| one.mail.clone())).collect();
     for worker in workers {
         let mail = Arc::clone(&mail);

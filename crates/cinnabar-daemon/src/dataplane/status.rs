@@ -36,7 +36,7 @@ impl Plane {
             loaded: self.cache.loaded,
             state,
             reason,
-            io: format!("{}, {}", self.data_thread.desk.port.name(), self.cache.way()),
+            io: format!("{}, {}", self.data_thread.io_table.port.name(), self.cache.way()),
             shards: self.shard_set.shards(),
             threads: self.shard_set.threads(),
             losses: self.cache.losses,
@@ -155,7 +155,7 @@ impl Plane {
             + self.volumes.capacity() * size_of::<Volume>();
         let tables = tables + self.recordings.ram_bytes();
         let tables = tables as u64 + self.clones_ram_bytes();
-        Memory::kept_bytes() + self.data_thread.desk.ram_bytes() + tables
+        Memory::kept_bytes() + self.data_thread.io_table.ram_bytes() + tables
     }
 }
 

@@ -4,7 +4,7 @@
 //! What a worker can't settle by itself goes to the plane's inbox.
 
 use super::clock::Clock;
-use super::desk::{Desk, IoEvent};
+use super::io_table::{IoTable, IoEvent};
 use super::front::{ClientLimits, Front};
 use super::guests::{Guests, Late, Passed};
 use super::inbox::Inbox;
@@ -93,7 +93,7 @@ impl Worker {
             let mail = Inbox::new(port.waker());
             let _ = started.send(Ok((inbox.clone(), mail)));
             let front = Front::new(port.waker(), clients);
-            let data_thread = DataThread::new(number, clock, Desk::new(port, cache_timeout), poll_max);
+            let data_thread = DataThread::new(number, clock, IoTable::new(port, cache_timeout), poll_max);
             let hands = WorkerState { data_thread, front, guests: Guests::new(number), drains: false };
             Thread { hands, inbox, plane }.run();
             let _ = end.send(());
@@ -321,13 +321,13 @@ impl Thread {
     fn take(&mut self, now: Instant, event: PortEvent) {
         let WorkerState { data_thread, front, .. } = &mut self.hands;
         match event {
-            PortEvent::Done(done) => data_thread.desk.io_done(now, done),
+            PortEvent::Done(done) => data_thread.io_table.io_done(now, done),
             PortEvent::Ready { token, readable, writable, hangup } => {
                 let ready = Ready { read: readable, write: writable, hangup };
                 front.on_ready(now, token, ready);
             }
             PortEvent::Restarted { file, ranges, first } => {
-                if let Some(key) = data_thread.desk.volume_at(file) {
+                if let Some(key) = data_thread.io_table.volume_at(file) {
                     data_thread.drop_lost(key, &ranges);
                     self.plane.push(if first {
                         WorkerEvent::Restarted(key, ranges)

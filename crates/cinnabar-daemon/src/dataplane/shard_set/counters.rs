@@ -56,9 +56,9 @@ impl Default for OfShard {
 impl ShardSet {
     /// When the oldest backend I/O under way of each volume began, by the plane's keys.
     pub(in super::super) fn oldest(&self, data_thread: &DataThread) -> Vec<Option<Instant>> {
-        let mut oldest = data_thread.desk.oldest();
+        let mut oldest = data_thread.io_table.oldest();
         for worker in &self.workers {
-            let others = worker.call(|hands| hands.data_thread.desk.oldest());
+            let others = worker.call(|hands| hands.data_thread.io_table.oldest());
             oldest.resize(oldest.len().max(others.len()), None);
             for (first, other) in oldest.iter_mut().zip(others) {
                 *first = (*first).into_iter().chain(other).min();
@@ -69,9 +69,9 @@ impl ShardSet {
 
     /// How long engines' reads and writes took, by all threads.
     pub(in super::super) fn io_totals(&self, data_thread: &DataThread) -> Totals {
-        let mut totals = data_thread.desk.totals;
+        let mut totals = data_thread.io_table.totals;
         for worker in &self.workers {
-            totals += worker.call(|hands| hands.data_thread.desk.totals);
+            totals += worker.call(|hands| hands.data_thread.io_table.totals);
         }
         totals
     }

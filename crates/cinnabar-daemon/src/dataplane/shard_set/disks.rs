@@ -16,10 +16,10 @@ impl ShardSet {
         disk: &Arc<Disk>,
         capacity_blocks: u64,
     ) -> rustix::io::Result<()> {
-        data_thread.desk.install_cache(Arc::clone(disk))?;
+        data_thread.io_table.install_cache(Arc::clone(disk))?;
         for worker in &self.workers {
             let disk = Arc::clone(disk);
-            worker.call(move |hands| hands.data_thread.desk.install_cache(disk))?;
+            worker.call(move |hands| hands.data_thread.io_table.install_cache(disk))?;
         }
         self.capacity_blocks = capacity_blocks;
         Ok(())
@@ -27,31 +27,31 @@ impl ShardSet {
 
     /// Has all threads let go of the cache device. Engines must not wait for I/O of it.
     pub(in super::super) fn close_cache(&mut self, data_thread: &mut DataThread) {
-        data_thread.desk.close_cache();
-        self.workers.iter().for_each(|worker| worker.call(|hands| hands.data_thread.desk.close_cache()));
+        data_thread.io_table.close_cache();
+        self.workers.iter().for_each(|worker| worker.call(|hands| hands.data_thread.io_table.close_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads leave the cache device to the kernel.
     pub(in super::super) fn leave_cache(&mut self, data_thread: &mut DataThread) {
-        data_thread.desk.leave_cache();
-        self.workers.iter().for_each(|worker| worker.call(|hands| hands.data_thread.desk.leave_cache()));
+        data_thread.io_table.leave_cache();
+        self.workers.iter().for_each(|worker| worker.call(|hands| hands.data_thread.io_table.leave_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads see to it that I/O on the cache device ends, or is given up.
     pub(in super::super) fn hurry_cache(&mut self, data_thread: &mut DataThread, now: Instant, bound: Duration) {
-        data_thread.desk.hurry_cache(now, bound);
+        data_thread.io_table.hurry_cache(now, bound);
         for worker in &self.workers {
-            worker.order(move |hands| hands.data_thread.desk.hurry_cache(now, bound));
+            worker.order(move |hands| hands.data_thread.io_table.hurry_cache(now, bound));
         }
     }
 
     /// Lets the cache device take its time again, if it has no time-out.
     pub(in super::super) fn ease_cache(&mut self, data_thread: &mut DataThread) {
-        data_thread.desk.ease_cache();
+        data_thread.io_table.ease_cache();
         for worker in &self.workers {
-            worker.order(|hands| hands.data_thread.desk.ease_cache());
+            worker.order(|hands| hands.data_thread.io_table.ease_cache());
         }
     }
 
@@ -62,11 +62,11 @@ impl ShardSet {
         key: usize,
         io: &Arc<VolumeIo>,
     ) -> rustix::io::Result<()> {
-        let mut result = data_thread.desk.install(key, Arc::clone(io));
+        let mut result = data_thread.io_table.install(key, Arc::clone(io));
         for worker in &self.workers {
             if result.is_ok() {
                 let io = Arc::clone(io);
-                result = worker.call(move |hands| hands.data_thread.desk.install(key, io));
+                result = worker.call(move |hands| hands.data_thread.io_table.install(key, io));
             }
         }
         if result.is_err() {
@@ -77,9 +77,9 @@ impl ShardSet {
 
     /// Has all threads let go of a volume. No I/O of it may be under way.
     pub(in super::super) fn uninstall(&mut self, data_thread: &mut DataThread, key: usize) {
-        data_thread.desk.uninstall(key);
+        data_thread.io_table.uninstall(key);
         self.workers
             .iter()
-            .for_each(|worker| worker.call(move |hands| hands.data_thread.desk.uninstall(key)));
+            .for_each(|worker| worker.call(move |hands| hands.data_thread.io_table.uninstall(key)));
     }
 }

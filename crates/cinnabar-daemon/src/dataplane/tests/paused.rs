@@ -2,8 +2,8 @@
 
 use super::rig::Rig;
 use crate::dataplane::clock::{Clock, after};
-use crate::dataplane::desk::Desk;
-use crate::dataplane::desk::tests::Silent;
+use crate::dataplane::io_table::IoTable;
+use crate::dataplane::io_table::tests::Silent;
 use crate::dataplane::data_thread::{DataThread, ThreadEvent};
 use crate::dataplane::qos::{Groups, VolumeQos};
 use crate::dataplane::volume::VolumeIo;
@@ -31,8 +31,8 @@ fn what_was_done_meanwhile_is_answered() {
     let qos = VolumeQos::join(group, 1, config.qos);
     let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), &life, qos));
     let (clock, port) = (Clock::start(), Box::new(Silent::default()));
-    let mut data_thread = DataThread::new(0, clock, Desk::new(port, Duration::ZERO), Duration::ZERO);
-    data_thread.desk.install(0, io).expect("there is room");
+    let mut data_thread = DataThread::new(0, clock, IoTable::new(port, Duration::ZERO), Duration::ZERO);
+    data_thread.io_table.install(0, io).expect("there is room");
     let engine = Engine::without_device(Config::default());
     data_thread.seat(Arc::new(ShardPool::new(vec![engine], 1, Mutants::default())));
 
@@ -50,7 +50,7 @@ fn what_was_done_meanwhile_is_answered() {
     // A turn of the loop, a minute later.
     let now = after(now, Duration::from_mins(1));
     let done = Done { token: 0, result: Ok(()), pages: Vec::new(), extents: Vec::new() };
-    data_thread.desk.io_done(now, done);
+    data_thread.io_table.io_done(now, done);
     data_thread.look_at_time(now);
     data_thread.give(0, Event::Late(RequestId(2)));
     data_thread.apply(now, &mut said);

@@ -3,7 +3,7 @@
 
 use super::degrade::invalidate;
 use super::rig::{Rig, in_way};
-use crate::dataplane::desk::IoEvent;
+use crate::dataplane::io_table::IoEvent;
 use crate::dataplane::data_thread::ThreadEvent;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::WorkerEvent;

@@ -2,7 +2,7 @@
 //! moves: what each gets is exact.
 
 use super::rig::Rig;
-use crate::dataplane::desk::{Desk, IoEvent};
+use crate::dataplane::io_table::{IoTable, IoEvent};
 use crate::dataplane::qos::{Groups, VolumeQos};
 use crate::dataplane::volume::VolumeIo;
 use cinnabar_backend::disk::OpenOptions;
@@ -62,7 +62,7 @@ impl Port for Noting {
 
 /// A desk with volumes in one group, each of which asks for 32 reads at a time.
 struct World {
-    desk: Desk,
+    io_table: IoTable,
     tokens: Rc<RefCell<Vec<u64>>>,
     volumes: Vec<Arc<VolumeIo>>,
     /// When what is under way ends.
@@ -78,7 +78,7 @@ impl World {
         let rig = Rig::new(IoMode::Threads, &[]);
         let tokens = Rc::default();
         let port = Noting { files: 0, tokens: Rc::clone(&tokens) };
-        let mut desk = Desk::new(Box::new(port), Duration::ZERO);
+        let mut io_table = IoTable::new(Box::new(port), Duration::ZERO);
         let mut groups = Groups::new([("nas".to_owned(), DEPTH)].into_iter());
         let mut volumes = Vec::new();
         for (key, settings) in settings.iter().enumerate() {
@@ -89,12 +89,12 @@ impl World {
             let life = VolumeLife::new(config.name.clone(), key as u64 + 1, Mutants::default());
             let qos = VolumeQos::join(groups.of(&config, &disk), key as u64 + 1, config.qos);
             let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), &life, qos));
-            desk.install(key, Arc::clone(&io)).expect("there is room");
+            io_table.install(key, Arc::clone(&io)).expect("there is room");
             volumes.push(io);
         }
         let done = vec![Vec::new(); settings.len()];
         let ends = BTreeSet::new();
-        let mut world = Self { desk, tokens, volumes, ends, now_ns: MS, asked: 0, done };
+        let mut world = Self { io_table, tokens, volumes, ends, now_ns: MS, asked: 0, done };
         for volume in 0..settings.len() {
             (0..32).for_each(|_| world.ask(volume));
         }
@@ -107,28 +107,28 @@ impl World {
         let id = IoId(self.asked * 16 + volume as u64);
         let data = std::iter::once(Slice { data: Memory::alloc(1), at: 0, len: 4096 }).collect();
         let now = Instant(self.now_ns);
-        self.desk.backend_io(now, (0, id), volume, IoOp::Read { offset: 0, data });
+        self.io_table.backend_io(now, (0, id), volume, IoOp::Read { offset: 0, data });
     }
 
     fn run(&mut self, until_ns: u64) {
         while self.now_ns < until_ns {
             let mut letters = Vec::new();
-            self.desk.take_turns(Instant(self.now_ns), &mut letters);
+            self.io_table.take_turns(Instant(self.now_ns), &mut letters);
             assert!(letters.is_empty(), "there is one thread");
             for token in self.tokens.borrow_mut().drain(..) {
                 self.ends.insert((self.now_ns + SERVICE_NS, token));
             }
             assert!(self.ends.len() <= DEPTH, "{} at a time", self.ends.len());
             let end = self.ends.first().map(|(at, _)| *at);
-            let due = self.desk.deadline().map(|at| at.0.max(self.now_ns + 1));
+            let due = self.io_table.deadline().map(|at| at.0.max(self.now_ns + 1));
             let Some(next) = end.into_iter().chain(due).min() else { panic!("it is stuck") };
             self.now_ns = next;
             while self.ends.first().is_some_and(|(at, _)| *at <= next) {
                 let (_, token) = self.ends.pop_first().expect("just seen");
                 let done = Done { token, result: Ok(()), pages: Vec::new(), extents: Vec::new() };
-                self.desk.io_done(Instant(next), done);
+                self.io_table.io_done(Instant(next), done);
             }
-            for told in std::mem::take(&mut self.desk.told) {
+            for told in std::mem::take(&mut self.io_table.told) {
                 let IoEvent::Done(0, done) = told else { panic!("only reads end") };
                 assert!(done.result.is_ok());
                 let volume = (done.id.0 % 16) as usize;

@@ -396,7 +396,7 @@ fn is_flushed_again(delay: Duration) -> bool {
     // Everything but the flush has ended: that alone takes so long.
     let (mut turns, mut is_over) = (0, false);
     turn_until(&mut plane, "it was written", |plane| {
-        let alone = plane.data_thread.desk.ios.iter().count() == 1;
+        let alone = plane.data_thread.io_table.ios.iter().count() == 1;
         turns = if alone && writes(plane).destaged_writes == 2 { turns + 1 } else { 0 };
         is_over = flushed.try_recv().is_ok();
         turns == 8 || is_over

@@ -236,7 +236,7 @@ impl Plane {
         let Out { ios, done } = &mut running.halves.out;
         running.events.extend(done.drain(..).map(Event::LogDone));
         for (half, id, op) in ios.drain(..) {
-            self.data_thread.desk.log_io(now, (half, id), op);
+            self.data_thread.io_table.log_io(now, (half, id), op);
         }
     }
 }

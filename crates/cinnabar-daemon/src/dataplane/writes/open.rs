@@ -170,7 +170,7 @@ impl Plane {
         }
         halves.log_start();
         for (half, disk) in halves.in_use() {
-            self.data_thread.desk.install_log(half, Arc::clone(disk)).map_err(|errno| {
+            self.data_thread.io_table.install_log(half, Arc::clone(disk)).map_err(|errno| {
                 let message = format!("no place for another file: {errno}");
                 let hint = "raise the limit on open files";
                 StartError::new(StartErrorKind::Resources, Subject::Cache, message, hint)

@@ -45,8 +45,8 @@ pub(super) fn bound_of(kind: OpKind, usual: Duration) -> Duration {
 }
 
 /// See the module.
-pub(super) struct Desk {
-    /// Not dropped while the kernel may hang in an operation: see [`Desk::end`].
+pub(super) struct IoTable {
+    /// Not dropped while the kernel may hang in an operation: see [`IoTable::end`].
     pub(super) port: ManuallyDrop<Box<dyn Port>>,
     /// I/Os in the port's or a thread's hands, or held back by a model.
     pub(super) ios: IoTracker<Io>,
@@ -115,7 +115,7 @@ enum Owner {
     Nobody,
 }
 
-impl Desk {
+impl IoTable {
     pub(super) fn new(port: Box<dyn Port>, cache_timeout: Duration) -> Self {
         Self {
             port: ManuallyDrop::new(port),
@@ -395,7 +395,7 @@ impl Desk {
 pub(super) struct ShardDoors<'a> {
     pub(super) now: Instant,
     pub(super) clock: Clock,
-    pub(super) desk: &'a mut Desk,
+    pub(super) io_table: &'a mut IoTable,
     pub(super) said: &'a mut Vec<ThreadEvent>,
     pub(super) thread: usize,
     pub(super) pool: &'a Pool,
@@ -411,15 +411,15 @@ impl ShardIo<Memory> for ShardDoors<'_> {
     }
 
     fn start_on_cache(&mut self, shard: u32, id: IoId, op: IoOp<Memory>) {
-        self.desk.cache_io(self.now, (shard, id), op);
+        self.io_table.cache_io(self.now, (shard, id), op);
     }
 
     fn start_on_backend(&mut self, shard: u32, id: IoId, key: usize, op: IoOp<Memory>) {
         let home = self.pool.home(shard);
-        if home != self.thread && self.desk.is_server(key) {
+        if home != self.thread && self.io_table.is_server(key) {
             self.letters.push((home, Mail::Io { shard, id, key, op }));
         } else {
-            self.desk.backend_io(self.now, (shard, id), key, op);
+            self.io_table.backend_io(self.now, (shard, id), key, op);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Back-end I/O that waits for its turn among the volumes of a group.
 
-use super::{Desk, IoEvent, Owner};
+use super::{IoTable, IoEvent, Owner};
 use crate::dataplane::data_thread::Mail;
 use crate::dataplane::qos::{Group, op_of};
 use cinnabar_backend::JobOp;
@@ -66,7 +66,7 @@ impl Doors {
     }
 }
 
-impl Desk {
+impl IoTable {
     /// The thread of this number has the desk.
     pub(in super::super) fn belong_to(&mut self, thread: usize) {
         self.doors.thread = thread;

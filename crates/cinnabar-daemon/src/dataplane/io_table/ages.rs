@@ -2,10 +2,10 @@
 //!
 //! Called for each status: one look at all I/Os under way, nothing is kept for it.
 
-use super::Desk;
+use super::IoTable;
 use cinnabar_engine::units::Instant;
 
-impl Desk {
+impl IoTable {
     /// When the oldest I/O under way of each volume began, by the plane's keys.
     pub(in super::super) fn oldest(&self) -> Vec<Option<Instant>> {
         let mut oldest: Vec<Option<Instant>> = vec![None; self.volumes.len()];

@@ -1,6 +1,6 @@
 //! Devices that are silent: over a port that never does anything.
 
-use super::{Desk, IoEvent};
+use super::{IoTable, IoEvent};
 use crate::dataplane::replace::SILENCE_MAX;
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Interest, Port, PortEvent, Waker};
@@ -50,15 +50,15 @@ fn at(seconds: u64) -> Instant {
 }
 
 struct Rig {
-    desk: Desk,
+    io_table: IoTable,
     folder: tempfile::TempDir,
 }
 
 impl Rig {
     /// With this time-out of cache devices.
     fn new(timeout: Duration) -> Self {
-        let desk = Desk::new(Box::new(Silent::default()), timeout);
-        Self { desk, folder: tempfile::tempdir().expect("a folder") }
+        let io_table = IoTable::new(Box::new(Silent::default()), timeout);
+        Self { io_table, folder: tempfile::tempdir().expect("a folder") }
     }
 
     /// Another device, and an I/O on it that never ends.
@@ -66,16 +66,16 @@ impl Rig {
         let path = self.folder.path().join(name);
         std::fs::write(&path, [0; 4096]).expect("a file");
         let disk = Disk::open(&path, &OpenOptions::default()).expect("it opens");
-        self.desk.install_cache(Arc::new(disk)).expect("there is room");
-        self.desk.cache_io(now, (0, IoId(7)), IoOp::Flush);
+        self.io_table.install_cache(Arc::new(disk)).expect("there is room");
+        self.io_table.cache_io(now, (0, IoId(7)), IoOp::Flush);
     }
 
     /// What is told when the time has come to this: engines of I/O, and the plane of a device.
     fn told(&mut self, now: Instant) -> (usize, usize) {
         // What is due was not done at the look after its time, either.
-        self.desk.look_at_time(now);
-        self.desk.look_at_time(now);
-        let told = std::mem::take(&mut self.desk.told);
+        self.io_table.look_at_time(now);
+        self.io_table.look_at_time(now);
+        let told = std::mem::take(&mut self.io_table.told);
         let hangs = told.iter().filter(|told| matches!(told, IoEvent::Hangs(..))).count();
         let overdue = told.iter().filter(|told| matches!(told, IoEvent::Overdue(..))).count();
         assert_eq!(hangs + overdue, told.len());
@@ -98,15 +98,15 @@ fn a_device_that_was_left_does_not_condemn_the_next() {
     for timeout in [Duration::ZERO, BOUND] {
         let mut rig = Rig::new(timeout);
         rig.install(at(0), "a");
-        rig.desk.hurry_cache(at(0), BOUND);
+        rig.io_table.hurry_cache(at(0), BOUND);
         assert_eq!(rig.told(at(31)), (1, 1));
-        rig.desk.close_cache();
+        rig.io_table.close_cache();
         // The next one answers, and an operator takes a third.
         rig.install(at(40), "b");
         let done = Done { token: 1, result: Ok(()), pages: Vec::new(), extents: Vec::new() };
-        rig.desk.io_done(at(40), done);
-        rig.desk.told.clear();
-        rig.desk.hurry_cache(at(41), BOUND);
+        rig.io_table.io_done(at(40), done);
+        rig.io_table.told.clear();
+        rig.io_table.hurry_cache(at(41), BOUND);
         assert_eq!(rig.told(at(99)), (0, 0), "{timeout:?}");
     }
 }
@@ -116,7 +116,7 @@ fn a_device_that_was_left_does_not_condemn_the_next() {
 fn a_device_is_left_before_its_time_is_over() {
     let mut rig = Rig::new(BOUND);
     rig.install(at(0), "a");
-    rig.desk.leave_cache();
+    rig.io_table.leave_cache();
     rig.install(at(20), "b");
     assert_eq!(rig.told(at(31)), (0, 0), "only the first is over its time");
     assert_eq!(rig.told(at(51)), (1, 1), "the second");
@@ -128,16 +128,16 @@ fn a_device_that_discards_slowly_is_not_given_up() {
     let mut rig = Rig::new(BOUND);
     rig.install(at(0), "a");
     let done = Done { token: 0, result: Ok(()), pages: Vec::new(), extents: Vec::new() };
-    rig.desk.io_done(at(1), done);
-    rig.desk.told.clear();
+    rig.io_table.io_done(at(1), done);
+    rig.io_table.told.clear();
     for op in [
         IoOp::Trim { span: ByteSpan::new(0, 256 << 20) },
         IoOp::MakeRoom { span: ByteSpan::new(0, 256 << 20) },
     ] {
-        rig.desk.cache_io(at(1), (0, IoId(8)), op);
+        rig.io_table.cache_io(at(1), (0, IoId(8)), op);
     }
     assert_eq!(rig.told(at(119)), (0, 0));
-    rig.desk.cache_io(at(120), (0, IoId(9)), IoOp::Flush);
+    rig.io_table.cache_io(at(120), (0, IoId(9)), IoOp::Flush);
     assert_eq!(rig.told(at(122)), (2, 2), "nor is it waited for without end");
     assert_eq!(rig.told(at(151)), (1, 1), "anything else has its usual time");
 }
@@ -162,19 +162,19 @@ fn halves_are_overdue(timeout: Duration, seconds: u64) {
         let path = rig.folder.path().join(name);
         std::fs::write(&path, [0; 4096]).expect("a file");
         let disk = Disk::open(&path, &OpenOptions::default()).expect("it opens");
-        rig.desk.install_log(half, Arc::new(disk)).expect("there is room");
+        rig.io_table.install_log(half, Arc::new(disk)).expect("there is room");
         let begun = at(half as u64);
         begins.push((half, begun));
     }
     for (half, begun) in begins {
-        rig.desk.log_io(begun, (half, IoId(40)), IoOp::Flush);
+        rig.io_table.log_io(begun, (half, IoId(40)), IoOp::Flush);
     }
     // A cache device that is left takes nothing of theirs with it.
-    rig.desk.leave_cache();
+    rig.io_table.leave_cache();
     let mut told = |now| {
-        rig.desk.look_at_time(now);
-        rig.desk.look_at_time(now);
-        let told = std::mem::take(&mut rig.desk.told).into_iter().map(|told| match told {
+        rig.io_table.look_at_time(now);
+        rig.io_table.look_at_time(now);
+        let told = std::mem::take(&mut rig.io_table.told).into_iter().map(|told| match told {
             IoEvent::Log(half, done) => (half, done.id, done.result),
             _ => panic!("only the log is told"),
         });
@@ -196,11 +196,11 @@ fn a_device_without_a_time_out_has_one_while_it_is_opened() {
     for eased in [false, true] {
         let mut rig = Rig::new(Duration::ZERO);
         rig.install(at(0), "a");
-        rig.desk.hurry_cache(at(0), BOUND);
-        rig.desk.cache_io(at(1), (0, IoId(8)), IoOp::Flush);
+        rig.io_table.hurry_cache(at(0), BOUND);
+        rig.io_table.cache_io(at(1), (0, IoId(8)), IoOp::Flush);
         if eased {
-            rig.desk.ease_cache();
-            rig.desk.cache_io(at(2), (0, IoId(9)), IoOp::Flush);
+            rig.io_table.ease_cache();
+            rig.io_table.cache_io(at(2), (0, IoId(9)), IoOp::Flush);
         }
         assert_eq!(rig.told(at(99)), if eased { (0, 0) } else { (2, 2) });
     }

@@ -1,14 +1,14 @@
 //! Operations that take too long: on a backend, guests are answered, and the operation is waited for
 //! on; on the cache device, that is given up, for every write that needs a mark would hang with it.
 
-use super::{Desk, Io, IoEvent, Owner};
+use super::{IoTable, Io, IoEvent, Owner};
 use cinnabar_driver::TrackedIo;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
-impl Desk {
+impl IoTable {
     /// This I/O takes too long.
     pub(super) fn overdue(&mut self, now: Instant, io: usize) {
         let under_way = &mut self.ios.get_mut(io).of;

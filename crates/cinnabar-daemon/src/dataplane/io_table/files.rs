@@ -1,13 +1,13 @@
 //! What a desk does I/O on: the cache device, and the volumes' backends.
 
-use super::{Desk, Io, Owner, VolumeIo};
+use super::{IoTable, Io, Owner, VolumeIo};
 use crate::dataplane::clock::after;
 use cinnabar_backend::{Disk, FileId};
 use cinnabar_engine::units::Instant;
 use std::sync::Arc;
 use std::time::Duration;
 
-impl Desk {
+impl IoTable {
     /// Takes a cache device.
     pub(in super::super) fn install_cache(&mut self, disk: Arc<Disk>) -> rustix::io::Result<()> {
         let file = self.port.register(Arc::clone(&disk))?;
