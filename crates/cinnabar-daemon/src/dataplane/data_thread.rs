@@ -43,28 +43,28 @@ pub(super) struct DataThread {
     /// By shard: its home is to run it with what there is for it from here, this once.
     shared: Vec<bool>,
     /// By thread, this one's included.
-    mail: Arc<[Inbox<Mail>]>,
+    mail: Arc<[Inbox<ThreadMessage>]>,
     /// For other threads, by number; sent with each [`apply`](Self::apply).
-    letters: Vec<(usize, Mail)>,
+    letters: Vec<(usize, ThreadMessage)>,
     /// What has come back for the guests of this thread.
-    back: Vec<Back>,
+    back: Vec<Returned>,
     idle: Idle,
 }
 
 /// From one data thread to another.
-pub(super) enum Mail {
+pub(super) enum ThreadMessage {
     /// A shard of which the reader is the home has something to do, or wants to be woken earlier.
     Look,
     /// An I/O of such a shard, on the backend of the volume of this key.
     Io { shard: u32, id: IoId, key: usize, op: IoOp<Memory> },
     /// For a guest of the reader's.
-    Back(Back),
+    Returned(Returned),
     /// In the group of this number it is the turn of an I/O that waits at the reader's door.
     Turn(u32, Turn),
 }
 
 /// What comes back to the thread that serves a guest.
-pub(super) enum Back {
+pub(super) enum Returned {
     /// A shard's answer to what the thread has submitted.
     Reply(Reply<Memory>),
     /// The first thread's answer to what was passed to it, of the volume of this key.
@@ -115,7 +115,7 @@ impl DataThread {
     }
 
     /// Takes the inboxes of all threads, in order.
-    pub(super) fn meet(&mut self, mail: Arc<[Inbox<Mail>]>) {
+    pub(super) fn meet(&mut self, mail: Arc<[Inbox<ThreadMessage>]>) {
         self.mail = mail;
     }
 
@@ -169,12 +169,12 @@ impl DataThread {
     }
 
     /// A letter to another thread, sent with the next [`apply`](Self::apply).
-    pub(super) fn send(&mut self, thread: usize, mail: Mail) {
+    pub(super) fn send(&mut self, thread: usize, mail: ThreadMessage) {
         self.letters.push((thread, mail));
     }
 
     /// Takes what has come back for the guests of this thread.
-    pub(super) fn take_back(&mut self, into: &mut Vec<Back>) {
+    pub(super) fn take_back(&mut self, into: &mut Vec<Returned>) {
         into.append(&mut self.back);
     }
 
@@ -190,7 +190,7 @@ impl DataThread {
             if self.is_home(shard) {
                 self.again[shard as usize] = true;
             } else {
-                self.mail[self.pool.home(shard)].push(Mail::Look);
+                self.mail[self.pool.home(shard)].push(ThreadMessage::Look);
             }
         }
     }
@@ -201,7 +201,7 @@ impl DataThread {
         if self.is_home(shard) {
             self.again[shard as usize] = true;
         } else {
-            self.mail[self.pool.home(shard)].push(Mail::Look);
+            self.mail[self.pool.home(shard)].push(ThreadMessage::Look);
         }
     }
 
@@ -244,7 +244,7 @@ impl DataThread {
         if self.pool.is_filled(shard)
             && let Some(home) = self.mail.get(self.pool.home(shard))
         {
-            home.push(Mail::Look);
+            home.push(ThreadMessage::Look);
         }
     }
 
@@ -324,12 +324,12 @@ impl DataThread {
         let mut look = false;
         for mail in letters {
             match mail {
-                Mail::Look => look = true,
-                Mail::Io { shard, id, key, op } => {
+                ThreadMessage::Look => look = true,
+                ThreadMessage::Io { shard, id, key, op } => {
                     self.io_table.backend_io(now, (shard, id), key, op);
                 }
-                Mail::Back(back) => self.back.push(back),
-                Mail::Turn(group, turn) => self.io_table.admit(now, group, turn),
+                ThreadMessage::Returned(back) => self.back.push(back),
+                ThreadMessage::Turn(group, turn) => self.io_table.admit(now, group, turn),
             }
         }
         if look {
@@ -347,7 +347,7 @@ impl DataThread {
                 if std::mem::take(&mut self.shared[shard]) && !self.events[shard].is_empty() {
                     let home = self.pool.home(shard as u32);
                     self.pool.leave(shard as u32, &mut self.events[shard], None);
-                    self.mail[home].push(Mail::Look);
+                    self.mail[home].push(ThreadMessage::Look);
                 } else if again || !self.events[shard].is_empty() {
                     quiet &= !self.run(shard as u32, now, said);
                 }

@@ -11,7 +11,7 @@
 
 use super::front::{Caller, Front, Side};
 use super::guest_limits::Held;
-use super::data_thread::{Back, DataThread};
+use super::data_thread::{Returned, DataThread};
 use super::volume::{Kind, Recorders, VolumeIo, answer_by, kind_of, tells_extents};
 use cinnabar_backend::Memory;
 use cinnabar_config::status::latency::Latencies;
@@ -39,7 +39,7 @@ pub(super) struct Guests {
     /// Of this thread.
     thread: usize,
     /// By the plane's keys: the volumes that this thread serves.
-    gates: Vec<Option<Gate>>,
+    gates: Vec<Option<VolumeHandle>>,
     /// Requests in the engines' hands.
     requests: Slab<Direct>,
     /// When the first of them takes too long.
@@ -47,17 +47,17 @@ pub(super) struct Guests {
     /// How often this was the case for some.
     looks: u64,
     /// For the first thread.
-    passed: Vec<Passed>,
+    passed: Vec<Forwarded>,
 }
 
 /// A volume that this thread serves.
-struct Gate {
+struct VolumeHandle {
     io: Arc<VolumeIo>,
     /// As long as it serves.
     names: Option<Names>,
     latencies: Recorders,
     /// Requests that the first thread has.
-    letters: BTreeMap<(Side, Ticket), Letter>,
+    letters: BTreeMap<(Side, Ticket), ForwardedRequest>,
 }
 
 /// What has to be known of a volume that serves.
@@ -102,7 +102,7 @@ pub(super) struct Late {
 }
 
 /// A request that the first thread has.
-struct Letter {
+struct ForwardedRequest {
     kind: Kind,
     arrived: Instant,
     /// None of a flush.
@@ -111,7 +111,7 @@ struct Letter {
 }
 
 /// A guest's request on its way to the first thread.
-pub(super) struct Passed {
+pub(super) struct Forwarded {
     pub(super) side: Side,
     pub(super) arrived: Instant,
     /// Which attachment of the volume: its key may be another volume's by then.
@@ -145,7 +145,7 @@ impl Guests {
             self.gates.resize_with(key + 1, || None);
         }
         let latencies = Recorders::default();
-        self.gates[key] = Some(Gate { io, names: None, latencies, letters: BTreeMap::new() });
+        self.gates[key] = Some(VolumeHandle { io, names: None, latencies, letters: BTreeMap::new() });
     }
 
     /// It serves from now on.
@@ -183,7 +183,7 @@ impl Guests {
     /// Bytes of its tables.
     pub(super) fn ram_bytes(&self) -> u64 {
         let tables = self.requests.capacity() * size_of::<Direct>()
-            + self.gates.capacity() * size_of::<Option<Gate>>();
+            + self.gates.capacity() * size_of::<Option<VolumeHandle>>();
         tables as u64
     }
 
@@ -193,7 +193,7 @@ impl Guests {
     }
 
     /// What is to be passed on, oldest first.
-    pub(super) fn take_passed(&mut self) -> std::vec::Drain<'_, Passed> {
+    pub(super) fn take_passed(&mut self) -> std::vec::Drain<'_, Forwarded> {
         self.passed.drain(..)
     }
 
@@ -202,7 +202,7 @@ impl Guests {
         !self.passed.is_empty()
     }
 
-    fn gate(&mut self, key: usize) -> Option<&mut Gate> {
+    fn gate(&mut self, key: usize) -> Option<&mut VolumeHandle> {
         self.gates.get_mut(key).and_then(Option::as_mut)
     }
 
@@ -243,9 +243,9 @@ impl Guests {
             };
         }
         let Some(to) = gate.place(&request.command) else {
-            gate.letters.insert((side, ticket), Letter::of(arrived, &request));
+            gate.letters.insert((side, ticket), ForwardedRequest::of(arrived, &request));
             let attachment = gate.io.attachment;
-            return self.passed.push(Passed { side, arrived, attachment, request });
+            return self.passed.push(Forwarded { side, arrived, attachment, request });
         };
         let (kind, op) = match request.command {
             Command::Engine(op) => {
@@ -290,7 +290,7 @@ impl Guests {
     }
 
     /// Gives those whose time is over: every thread has to look at its port before the engines hear
-    /// of them ([`Back::Late`]).
+    /// of them ([`Returned::Late`]).
     pub(super) fn tell_late(&mut self, now: Instant) -> Option<Late> {
         if self.next_late.is_none_or(|next| next > now) {
             return None;
@@ -315,14 +315,14 @@ impl Guests {
     }
 
     /// Takes what other threads have sent back.
-    pub(super) fn hear(&mut self, now: Instant, back: Back, front: &mut Front, data_thread: &mut DataThread) {
+    pub(super) fn hear(&mut self, now: Instant, back: Returned, front: &mut Front, data_thread: &mut DataThread) {
         match back {
-            Back::Reply(reply) => self.reply(now, reply, front),
-            Back::Answer { key, side, ticket, result } => {
+            Returned::Reply(reply) => self.reply(now, reply, front),
+            Returned::Answer { key, side, ticket, result } => {
                 self.answered(now, key, side, ticket);
                 front.reply(side, ticket, result);
             }
-            Back::Late(Late { look, ids }) => {
+            Returned::Late(Late { look, ids }) => {
                 for id in ids {
                     self.late(look, id, data_thread);
                 }
@@ -384,7 +384,7 @@ impl Guests {
     }
 }
 
-impl Gate {
+impl VolumeHandle {
     /// The shards that can be given a request as it is, past the router; `None`: it is passed on.
     fn place(&self, command: &Command<Memory>) -> Option<To> {
         let names = self.names.as_ref()?;
@@ -420,7 +420,7 @@ impl Gate {
     }
 }
 
-impl Letter {
+impl ForwardedRequest {
     fn of(arrived: Instant, request: &Incoming<Memory>) -> Self {
         let (kind, span, writes) = match &request.command {
             Command::Engine(op) => {

@@ -13,7 +13,7 @@ pub(super) mod tests;
 use super::clock::Clock;
 use super::front::Caller;
 use super::guests;
-use super::data_thread::{Back, ThreadEvent, Mail, Pool};
+use super::data_thread::{Returned, ThreadEvent, ThreadMessage, Pool};
 use super::patience::silence_max;
 use super::volume::VolumeIo;
 use super::warnings::{Warnings, io_failed};
@@ -399,8 +399,8 @@ pub(super) struct ShardDoors<'a> {
     pub(super) said: &'a mut Vec<ThreadEvent>,
     pub(super) thread: usize,
     pub(super) pool: &'a Pool,
-    pub(super) letters: &'a mut Vec<(usize, Mail)>,
-    pub(super) back: &'a mut Vec<Back>,
+    pub(super) letters: &'a mut Vec<(usize, ThreadMessage)>,
+    pub(super) back: &'a mut Vec<Returned>,
 }
 
 impl ShardIo<Memory> for ShardDoors<'_> {
@@ -417,7 +417,7 @@ impl ShardIo<Memory> for ShardDoors<'_> {
     fn start_on_backend(&mut self, shard: u32, id: IoId, key: usize, op: IoOp<Memory>) {
         let home = self.pool.home(shard);
         if home != self.thread && self.io_table.is_server(key) {
-            self.letters.push((home, Mail::Io { shard, id, key, op }));
+            self.letters.push((home, ThreadMessage::Io { shard, id, key, op }));
         } else {
             self.io_table.backend_io(self.now, (shard, id), key, op);
         }
@@ -426,13 +426,13 @@ impl ShardIo<Memory> for ShardDoors<'_> {
     fn reply(&mut self, shard: u32, reply: Reply<Memory>) {
         match guests::thread_of(reply.id) {
             None => self.said.push(ThreadEvent::Reply(shard, reply)),
-            Some(own) if own == self.thread => self.back.push(Back::Reply(reply)),
-            Some(other) => self.letters.push((other, Mail::Back(Back::Reply(reply)))),
+            Some(own) if own == self.thread => self.back.push(Returned::Reply(reply)),
+            Some(other) => self.letters.push((other, ThreadMessage::Returned(Returned::Reply(reply)))),
         }
     }
 
     fn tell_home(&mut self, _: u32, home: usize, _: Instant) {
-        self.letters.push((home, Mail::Look));
+        self.letters.push((home, ThreadMessage::Look));
     }
 
     fn health(&mut self, shard: u32, news: HealthNews) {

@@ -269,7 +269,7 @@ impl Plane {
                 }
                 WorkerEvent::Lost(key, ranges) => self.server_restarted(now, key, &ranges),
                 WorkerEvent::RestartedToo(key) => self.restarted_for_log(key),
-                WorkerEvent::Passed(thread, passed) => self.admit_passed(now, thread, passed),
+                WorkerEvent::Forwarded(thread, passed) => self.admit_passed(now, thread, passed),
                 WorkerEvent::Overdue(thread, ids) => self.overdue_elsewhere(thread, ids),
                 WorkerEvent::Drained => self.drains = self.drains.saturating_sub(1),
                 WorkerEvent::Looked => self.have_looked(),

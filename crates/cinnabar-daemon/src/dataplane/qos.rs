@@ -4,7 +4,7 @@
 //! A group has one scheduler for all data threads. In a group of which no volume has a setting, I/O
 //! passes by: all that it costs is a look at a number.
 
-use super::data_thread::Mail;
+use super::data_thread::ThreadMessage;
 use super::plane::Plane;
 use cinnabar_backend::disk::{DiskKind, Identity};
 use cinnabar_backend::model::OpKind;
@@ -329,7 +329,7 @@ impl Plane {
             if thread == 0 {
                 self.data_thread.io_table.admit(now, number, turn);
             } else {
-                self.data_thread.send(thread, Mail::Turn(number, turn));
+                self.data_thread.send(thread, ThreadMessage::Turn(number, turn));
             }
         }
     }

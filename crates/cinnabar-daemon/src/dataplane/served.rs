@@ -7,8 +7,8 @@
 //! there.
 
 use super::front::{Caller, Front};
-use super::guests::{Late, Names, Passed};
-use super::data_thread::{Back, Mail};
+use super::guests::{Late, Names, Forwarded};
+use super::data_thread::{Returned, ThreadMessage};
 use super::plane::Plane;
 use super::volume::{Volume, VolumeIo, export_of};
 use super::worker::WorkerState;
@@ -267,15 +267,15 @@ impl Plane {
         if thread == 0 {
             self.front.reply(side, ticket, result);
         } else {
-            let answer = Back::Answer { key, side, ticket, result };
-            self.data_thread.send(thread, Mail::Back(answer));
+            let answer = Returned::Answer { key, side, ticket, result };
+            self.data_thread.send(thread, ThreadMessage::Returned(answer));
         }
     }
 
     /// Every thread has looked at its port: the threads of these requests may tell the engines.
     pub(super) fn tell_overdue_elsewhere(&mut self, overdue: Vec<(usize, Late)>) {
         for (thread, late) in overdue {
-            self.data_thread.send(thread, Mail::Back(Back::Late(late)));
+            self.data_thread.send(thread, ThreadMessage::Returned(Returned::Late(late)));
         }
     }
 
@@ -287,8 +287,8 @@ impl Plane {
     }
 
     /// A guest's request that its thread has passed on.
-    pub(super) fn admit_passed(&mut self, now: Instant, thread: usize, passed: Passed) {
-        let Passed { side, arrived, attachment, request } = passed;
+    pub(super) fn admit_passed(&mut self, now: Instant, thread: usize, passed: Forwarded) {
+        let Forwarded { side, arrived, attachment, request } = passed;
         let caller = Caller { thread, side, ticket: request.ticket };
         let key = request.export.0 as usize;
         // The key may be another volume's by now.

@@ -6,9 +6,9 @@
 use super::clock::Clock;
 use super::io_table::{IoTable, IoEvent};
 use super::front::{ClientLimits, Front};
-use super::guests::{Guests, Late, Passed};
+use super::guests::{Guests, Late, Forwarded};
 use super::inbox::Inbox;
-use super::data_thread::{DataThread, ThreadEvent, Mail};
+use super::data_thread::{DataThread, ThreadEvent, ThreadMessage};
 use super::plane::{Pool, extents};
 use super::startup::{open_port, sharpen_timers};
 use super::volume::export_of;
@@ -47,7 +47,7 @@ pub(super) enum WorkerEvent {
     /// The same, and the write log has heard of it.
     Lost(usize, Vec<ByteSpan>),
     /// A guest's request that this thread can't settle.
-    Passed(usize, Passed),
+    Forwarded(usize, Forwarded),
     /// The time of these requests of this thread's is over.
     Overdue(usize, Late),
     /// After a drain: a thread's guests have all gone.
@@ -65,7 +65,7 @@ pub(super) struct Worker {
     name: String,
     inbox: Inbox<Order>,
     /// The same from all threads.
-    pub(super) mail: Inbox<Mail>,
+    pub(super) mail: Inbox<ThreadMessage>,
     thread: Option<JoinHandle<()>>,
     ended: mpsc::Receiver<()>,
 }
@@ -226,7 +226,7 @@ impl WorkerState {
             // What came before it is at the shards before it.
             data_thread.leave_rest();
             let number = data_thread.number;
-            heard.extend(guests.take_passed().map(|passed| WorkerEvent::Passed(number, passed)));
+            heard.extend(guests.take_passed().map(|passed| WorkerEvent::Forwarded(number, passed)));
         }
         for one in said.drain(..) {
             match one {

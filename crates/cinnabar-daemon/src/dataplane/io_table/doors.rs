@@ -1,7 +1,7 @@
 //! Back-end I/O that waits for its turn among the volumes of a group.
 
 use super::{IoTable, IoEvent, Owner};
-use crate::dataplane::data_thread::Mail;
+use crate::dataplane::data_thread::ThreadMessage;
 use crate::dataplane::qos::{Group, op_of};
 use cinnabar_backend::JobOp;
 use cinnabar_backend::model::OpKind;
@@ -101,7 +101,7 @@ impl IoTable {
     }
 
     /// Lets pass what may: here at once, and by letters to other threads.
-    pub(in super::super) fn take_turns(&mut self, now: Instant, letters: &mut Vec<(usize, Mail)>) {
+    pub(in super::super) fn take_turns(&mut self, now: Instant, letters: &mut Vec<(usize, ThreadMessage)>) {
         if self.doors.by_group.is_empty() {
             return;
         }
@@ -120,7 +120,7 @@ impl IoTable {
                     Passage::Begins(place, io) => self.begin_parked(now, Seat { group, place }, io),
                     Passage::GivenUp(io) => self.give_up_parked(&io),
                     Passage::Elsewhere(thread, turn) => {
-                        letters.push((thread, Mail::Turn(group, turn)));
+                        letters.push((thread, ThreadMessage::Turn(group, turn)));
                     }
                 }
             }

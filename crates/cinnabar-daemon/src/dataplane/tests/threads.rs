@@ -3,7 +3,7 @@
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, on_threads, pattern};
 use crate::dataplane::front::Side;
-use crate::dataplane::guests::Passed;
+use crate::dataplane::guests::Forwarded;
 use crate::dataplane::data_thread::ThreadEvent;
 use crate::dataplane::plane::Plane;
 use crate::dataplane::worker::WorkerEvent;
@@ -394,12 +394,12 @@ fn what_guests_asked_for_outlives_engines_that_could_not_open() {
     let request =
         Incoming { ticket: Ticket(1), export: ExportId(0), command: Command::Engine(Op::Flush) };
     let arrived = Instant::default();
-    let passed = Passed { side: Side::Nbd, arrived, attachment: 0, request };
+    let passed = Forwarded { side: Side::Nbd, arrived, attachment: 0, request };
     let news = HealthNews { number: 1, health: Health::Opening };
     plane.heard.push(WorkerEvent::DataThread(1, ThreadEvent::Health(0, news)));
-    plane.heard.push(WorkerEvent::Passed(1, passed));
+    plane.heard.push(WorkerEvent::Forwarded(1, passed));
     plane.forget_engines();
-    let of_guests = |heard: &&WorkerEvent| matches!(heard, WorkerEvent::Passed(1, _));
+    let of_guests = |heard: &&WorkerEvent| matches!(heard, WorkerEvent::Forwarded(1, _));
     assert_eq!(plane.heard_early.iter().filter(of_guests).count(), 1);
     let of_engine = |heard: &WorkerEvent| matches!(heard, WorkerEvent::DataThread(..));
     assert!(!plane.heard_early.iter().any(of_engine));
