@@ -14,7 +14,7 @@ use super::clock::after;
 use super::clones;
 use super::control::command_error;
 use super::disks::{OpenedVolume, Taken};
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_config::messages::{
     AnswerTo, CommandError, CommandErrorKind, NbdAddress, Peer, StartConfig, StartError,
     StartErrorKind, Subject, VolumeConfig, Waiting,
@@ -127,7 +127,7 @@ fn pause(tries: u32) -> Duration {
     PAUSE_MIN.saturating_mul(1 << tries.saturating_sub(1).min(16)).min(PAUSE_MAX)
 }
 
-impl Plane {
+impl DataPlane {
     /// Opens the configured back ends, all at once, and gives those that could be. The others wait.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use super::control::PendingCommand;
 use super::device::OpenedDevice;
 use super::faults::Faults;
 use super::patience::silence_max;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::resize::CacheSize;
 use cinnabar_backend::Disk;
 use cinnabar_backend::generations::DeviceId;
@@ -156,7 +156,7 @@ impl Cache {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Takes a device that was opened, with the superblock of its first region.
     pub(super) fn install_cache(
         &mut self,

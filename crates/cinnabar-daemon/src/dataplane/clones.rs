@@ -4,7 +4,7 @@
 //! Nothing here keeps a clone from being served: without its parent volume it reads through its own back end.
 
 use super::disks::OpenedVolume;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::requests::GuestRequest;
 use super::volume::{Volume, VolumeIo};
 use cinnabar_backend::{Disk, Memory};
@@ -87,7 +87,7 @@ pub(super) fn check(
     })
 }
 
-impl Plane {
+impl DataPlane {
     /// The same of one that comes while others are served.
     pub(super) fn check_parent(&self, opened: &OpenedVolume) -> Result<(), StartError> {
         let parent = opened.config.parent.as_ref();

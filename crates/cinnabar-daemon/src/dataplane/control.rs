@@ -4,7 +4,7 @@
 use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
 use super::migrate::MoveChange;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::volume::{Change, Fault, Volume};
 use cinnabar_backend::Memory;
 use cinnabar_config::messages::{
@@ -54,7 +54,7 @@ pub(super) enum PendingCommand {
     Close,
 }
 
-impl Plane {
+impl DataPlane {
     /// Sends the engines a command with the next batch.
     pub(super) fn command(&mut self, awaited: PendingCommand, command: &Command) {
         let id = RequestId(COMMAND | self.awaited.insert(awaited) as u64);
@@ -275,7 +275,7 @@ impl Plane {
         }
     }
 
-    /// All but the mode, which takes its own way ([`Plane::change_write_mode`]); gives the one that is
+    /// All but the mode, which takes its own way ([`DataPlane::change_write_mode`]); gives the one that is
     /// asked for.
     fn set_volume(
         &mut self,

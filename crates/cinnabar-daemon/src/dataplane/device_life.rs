@@ -9,7 +9,7 @@ use super::control::{PendingCommand, failed};
 use super::io_table::bound_of;
 use super::device::OpenedDevice;
 use super::patience::silence_max;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::replace::SILENCE_MAX;
 use cinnabar_backend::Disk;
 use cinnabar_backend::work::What;
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// What is to be done next with the cache device.
 pub(super) type Step = DeviceStep<Box<OpenedDevice>>;
 
-impl Plane {
+impl DataPlane {
     /// Does what comes next, until an answer is awaited.
     pub(super) fn device_step(&mut self, mut step: Step) {
         loop {

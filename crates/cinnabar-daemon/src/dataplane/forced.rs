@@ -7,7 +7,7 @@
 //! the write log still brings writes to it: the operator learns that, too.
 
 use super::clock::after;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::volume::{Change, Fault, Volume};
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_driver::Phase;
@@ -106,7 +106,7 @@ impl Removal {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// A removal by force begins. `drains`: the write log brings its writes to the back end first.
     pub(super) fn force_out(&mut self, now: Instant, key: usize, drains: bool) {
         let volume = &self.volumes[key];

@@ -6,7 +6,7 @@
 
 use super::background::Task;
 use super::control::{PendingCommand, failed};
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -14,7 +14,7 @@ use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
 use std::sync::Arc;
 
-impl Plane {
+impl DataPlane {
     pub(super) fn resize_volume(&mut self, name: &str, answer: AnswerTo<u64>) {
         let key = match self.find(name) {
             Ok(_) if self.stop.is_some() => return drop(answer.send(Err(CommandError::gone()))),

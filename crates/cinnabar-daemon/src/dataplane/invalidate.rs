@@ -2,14 +2,14 @@
 
 use super::background::Task;
 use super::control::{PendingCommand, failed};
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_backend::generations::StateError;
 use cinnabar_config::messages::{AnswerTo, ByteRange, CommandError, CommandErrorKind};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{Command, Failure};
 
-impl Plane {
+impl DataPlane {
     /// Drops what is cached of a volume, attached or not.
     pub(super) fn invalidate(
         &mut self,

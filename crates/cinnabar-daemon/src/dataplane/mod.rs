@@ -60,7 +60,7 @@ use cinnabar_config::messages::{
     Commands, DataPlaneHandle, StartConfig, StartError, StartErrorKind, Subject, Waker, channel,
 };
 use cinnabar_config::status::faults;
-use plane::Plane;
+use plane::DataPlane;
 use std::sync::{Arc, mpsc};
 use tokio::sync::oneshot;
 
@@ -77,7 +77,7 @@ pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
     let (end, ended) = oneshot::channel();
     let thread = std::thread::Builder::new().name(FIRST_THREAD.into());
     thread
-        .spawn(move || match Plane::start(&config) {
+        .spawn(move || match DataPlane::start(&config) {
             Ok((mut plane, commands)) => {
                 let _ = started.send(Ok((commands, plane.feeds.take(), plane.pulses())));
                 let result = plane.run();

@@ -5,7 +5,7 @@
 use super::clock::after;
 use super::control::PendingCommand;
 use super::device;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::worker::WorkerEvent;
 use cinnabar_config::messages::{StartConfig, StartError, StartErrorKind, Subject};
 use cinnabar_driver::Silence;
@@ -20,7 +20,7 @@ const OPEN_WAIT_MAX: Duration = Duration::from_secs(30);
 const CLAIMS_WAIT_MAX: Duration = Duration::from_secs(10);
 /// How often that, and a wish to stop, is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-impl Plane {
+impl DataPlane {
     /// Opens the engine, after formatting the device if `blank` are its superblocks. A device that
     /// fails or hangs is given up, unless it is required.
     pub(super) fn open(

@@ -41,7 +41,7 @@ use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
 /// Everything of the first data thread.
-pub(super) struct Plane {
+pub(super) struct DataPlane {
     /// Its own engines and I/O.
     pub(super) data_thread: DataThread,
     /// All engines.
@@ -138,7 +138,7 @@ impl Buffers<Memory> for Pool {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Serves until it is told to stop or can't go on.
     pub(super) fn run(&mut self) -> Result<(), StartError> {
         while !self.is_ended() {

@@ -5,7 +5,7 @@
 
 use super::background::Task;
 use super::io_table::IoTable;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_backend::generations::StateError;
 use cinnabar_backend::{ProofError, port};
 use cinnabar_driver::pending_proofs::GenerationHeld;
@@ -20,7 +20,7 @@ pub(super) struct IoName {
     pub(super) io: usize,
 }
 
-impl Plane {
+impl DataPlane {
     /// Has a volume flushed and proved, for this I/O.
     pub(super) fn start_proof(&mut self, io: IoName, volume: usize) {
         if self.proofs.prove(volume, io) {

@@ -5,7 +5,7 @@
 //! passes by: all that it costs is a look at a number.
 
 use super::data_thread::ThreadMessage;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_backend::disk::{DiskKind, Identity};
 use cinnabar_backend::model::OpKind;
 use cinnabar_backend::spec::Place;
@@ -297,7 +297,7 @@ pub(super) fn op_of(what: &What) -> Op {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Settings of a volume have changed: what waits may begin under them.
     pub(super) fn change_qos(&mut self, key: usize) {
         let now = self.data_thread.clock.now();

@@ -3,7 +3,7 @@
 //! Every request of a guest passes `admit`, whichever front end it came through and whichever thread
 //! will serve it. Without a recording that costs a look at an empty list.
 
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_config::messages::recording::{
     BUFFER_REQUESTS, Ending, Intervals, RECORDINGS_MAX, Recording, Tap, buffer,
 };
@@ -153,7 +153,7 @@ impl Running {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Begins to record these volumes, or all that are served now.
     pub(super) fn record(
         &mut self,

@@ -17,7 +17,7 @@
 
 use super::clock::after;
 use super::control::PendingCommand;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::volume::{Change, Volume, VolumeIo};
 use cinnabar_backend::entropy;
 use cinnabar_config::messages::{AnswerTo, CommandError};
@@ -111,7 +111,7 @@ impl Volume {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// A volume that serves, or that the engines don't have for a moment and the log has.
     pub(super) fn find_in_log(&self, name: &str) -> Result<usize, CommandError> {
         let is_it = |volume: &Volume| {

@@ -14,7 +14,7 @@ use super::clock::after;
 use super::control::{PendingCommand, command_error};
 use super::device::{OpenedDevice, start_error};
 use super::device_life::busy;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress};
 use cinnabar_backend::generations::StateError;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, NewCache};
@@ -45,7 +45,7 @@ pub(super) struct Replacing {
     answer: AnswerTo<()>,
 }
 
-impl Plane {
+impl DataPlane {
     pub(super) fn replace_cache(&mut self, new: NewCache, answer: AnswerTo<()>) {
         let now = self.data_thread.clock.now();
         let id = match self.begin_replacing(now) {

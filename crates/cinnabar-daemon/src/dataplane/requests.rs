@@ -8,7 +8,7 @@ use super::front::{Caller, Side};
 use super::guest_limits::Held;
 use super::guests::{Late, SHARE_FROM};
 use super::migrate::Door;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::replace::SILENCE_MAX;
 use super::volume::{Kind, Volume, kind_of, tells_extents};
 use cinnabar_backend::Memory;
@@ -143,7 +143,7 @@ impl GuestRequest {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Gives the requests that came to the engine.
     pub(super) fn admit(&mut self, now: Instant) {
         while let Some(Held { arrived, side, request, .. }) = self.front.next_held(now) {

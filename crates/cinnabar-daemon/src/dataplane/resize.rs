@@ -7,7 +7,7 @@
 
 use super::background::Task;
 use super::control::{PendingCommand, failed};
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_backend::disk::{Disk, DiskError, DiskKind};
 use cinnabar_config::messages::{
     AnswerTo, CacheConfig, CommandError, CommandErrorKind, SizeStatus,
@@ -95,7 +95,7 @@ pub(super) fn configured_size(config: &CacheConfig, kind: DiskKind) -> Option<u6
     config.size_bytes.filter(|_| kind == DiskKind::File || config.size_max_bytes.is_some())
 }
 
-impl Plane {
+impl DataPlane {
     /// Before the device is opened: the size that the configuration says is the one that shares are
     /// parts of. A device that was not made for it keeps its own.
     pub(super) fn plan_size(&mut self, config: &CacheConfig, superblocks: &[Superblock]) {

@@ -1,7 +1,7 @@
 //! A backend's server that was away and is back: what it may have lost is not believed any more.
 
 use super::control::PendingCommand;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::requests::GuestRequest;
 use super::worker::WorkerEvent;
 use cinnabar_driver::lost_ranges::AGAIN_AFTER_NS;
@@ -9,7 +9,7 @@ use cinnabar_engine::RequestId;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_writeback::Event;
 
-impl Plane {
+impl DataPlane {
     /// Drops what is cached of these ranges of a volume, durably. The server may
     /// hold what was written there, or what was before: reads have to ask it.
     pub(super) fn server_restarted(&mut self, now: Instant, key: usize, ranges: &[ByteSpan]) {

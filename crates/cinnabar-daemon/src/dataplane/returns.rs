@@ -9,7 +9,7 @@
 
 use super::background::Task;
 use super::control::PendingCommand;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::requests::GuestRequest;
 use super::volume::Volume;
 use super::writes::Subject;
@@ -46,7 +46,7 @@ pub(super) struct Swept {
     proof: Option<ProofToken>,
 }
 
-impl Plane {
+impl DataPlane {
     /// Attaches a volume to the engines; one whose ordinary proof fails is compared first, if it left a
     /// snapshot.
     pub(super) fn attach_to_engines(&mut self, key: usize, answer: Option<AnswerTo<()>>) {

@@ -9,7 +9,7 @@
 use super::front::{Caller, Front};
 use super::guests::{Late, Names, Forwarded};
 use super::data_thread::{Returned, ThreadMessage};
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::volume::{Volume, VolumeIo, export_of};
 use super::worker::WorkerState;
 use super::writes::Writes;
@@ -39,7 +39,7 @@ impl Front {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// The thread that is to serve a volume.
     pub(super) fn thread_for(&mut self, config: &VolumeConfig) -> Result<usize, StartError> {
         let threads = self.shard_set.threads();

@@ -2,7 +2,7 @@
 //!
 //! Minima and maxima are the operator's, targets the manager's.
 
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_config::messages::{Share, StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_engine::plan::{Plan, VolumePlan};
 use std::collections::BTreeMap;
@@ -41,7 +41,7 @@ fn check_sum(sum: u64, capacity: u64) -> Result<(), String> {
     ))
 }
 
-impl Plane {
+impl DataPlane {
     /// Smallest and largest share in blocks.
     pub(super) fn shares(&self, config: &VolumeConfig) -> (u64, u64) {
         shares_of(config, self.capacity_blocks())

@@ -4,7 +4,7 @@
 //! a tenant has put there, costs that volume its service and no other ([`absent`](super::absent)).
 
 use super::front::Front;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::volume::export_of;
 use cinnabar_config::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
@@ -19,7 +19,7 @@ const QUEUES_MAX: u16 = 16;
 /// Hint for an address that can't be used as it is configured.
 const ANOTHER: &str = "choose a socket path in a folder that exists, or an address of this host";
 
-impl Plane {
+impl DataPlane {
     /// Of all threads' clients, before any of them listens.
     pub(super) fn end_tls_by(&mut self, tls: Option<&Arc<dyn StartTls>>) {
         let Some(tls) = tls else { return };

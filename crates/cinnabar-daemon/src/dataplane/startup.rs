@@ -20,7 +20,7 @@ use super::front::{ClientLimits, Front};
 use super::inbox::Inbox;
 use super::data_thread::DataThread;
 use super::migrate::{Moves, standby_name};
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::qos::{Groups, VolumeQos};
 use super::recordings::Recordings;
 use super::renewal::Renewal;
@@ -55,7 +55,7 @@ use std::time::Duration;
 /// How exactly the thread wakes up for what is due: models of fast devices need it.
 const TIMER_SLACK_NS: u64 = 1000;
 
-impl Plane {
+impl DataPlane {
     /// Opens everything, and serves once it returns.
     pub(super) fn start(config: &StartConfig) -> Result<(Self, Commands), StartError> {
         let options = OpenOptions {

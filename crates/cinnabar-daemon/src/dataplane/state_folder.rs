@@ -5,7 +5,7 @@
 //! No write waits for it without a bound, its failures are told once a minute, and the status has them.
 
 use super::clock::after;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_config::messages::State;
 use cinnabar_driver::Silence;
 use cinnabar_engine::units::Instant;
@@ -72,7 +72,7 @@ impl StateFolder {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Lets no guest wait too long for the state folder.
     pub(super) fn look_at_state_folder(&mut self, now: Instant) {
         if self.state_folder.is_overdue(now) {

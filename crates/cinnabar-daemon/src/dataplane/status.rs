@@ -2,7 +2,7 @@
 //!
 //! Called for each status message; takes no I/O.
 
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::served::Served;
 use super::volume::{Recorders, Volume};
 use cinnabar_backend::Memory;
@@ -16,7 +16,7 @@ use cinnabar_engine::health::Health;
 use cinnabar_engine::volume::Warmth;
 use std::time::Duration;
 
-impl Plane {
+impl DataPlane {
     pub(super) fn status(&self) -> DataStatus {
         let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
         let counters = self.shard_set.latest(&self.data_thread, &ids);

@@ -2,7 +2,7 @@
 
 use super::clock::after;
 use super::control::PendingCommand;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_config::messages::{AnswerTo, CommandError, StopReport};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
@@ -62,7 +62,7 @@ impl Stop {
     }
 }
 
-impl Plane {
+impl DataPlane {
     pub(super) fn is_ended(&self) -> bool {
         self.stop.as_ref().is_some_and(|stop| stop.step == Step::Ended)
     }

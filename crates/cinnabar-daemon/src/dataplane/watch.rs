@@ -6,7 +6,7 @@
 
 use super::background::Task;
 use super::clock::after;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use cinnabar_backend::Disk;
 use cinnabar_engine::units::Instant;
 use std::sync::{Arc, Weak};
@@ -31,7 +31,7 @@ pub(super) struct Sizes {
     pub(super) volumes: Vec<(usize, u64, u64)>,
 }
 
-impl Plane {
+impl DataPlane {
     /// Looks, if it is time to.
     pub(super) fn look_around(&mut self, now: Instant) {
         if self.stop.is_some() {

@@ -6,7 +6,7 @@ use super::work::{MoveDone, MoveStep};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::front::{Caller, Front};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::requests::{Waiting, needs_owner};
 use crate::dataplane::writes::Claimed;
 use cinnabar_backend::Memory;
@@ -26,7 +26,7 @@ enum Way {
     Done,
 }
 
-impl Plane {
+impl DataPlane {
     /// A request of a guest to a volume that moves and is not owned here.
     pub(in super::super) fn admit_moving(
         &mut self,

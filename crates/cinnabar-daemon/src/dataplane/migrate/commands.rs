@@ -3,7 +3,7 @@
 use super::record::{self, Kept};
 use super::work::MoveStep;
 use super::{Moves, Swap, fence_of};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, Given, Peer};
 use cinnabar_config::peer::{check_movable, check_one_way};
 use cinnabar_driver::Ownership;
@@ -24,7 +24,7 @@ fn busy(message: String, hint: &str) -> CommandError {
     CommandError::new(CommandErrorKind::Busy, message, hint)
 }
 
-impl Plane {
+impl DataPlane {
     pub(super) fn moves_folder(&self) -> PathBuf {
         self.claims_dir.with_file_name("moves")
     }

@@ -19,7 +19,7 @@ pub(super) use warm::{Arrival, Door, WarmDone, WarmStep, WarmTask};
 pub(super) use work::{MoveDone, MoveStep, open};
 
 use super::disks::OpenedVolume;
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::requests::Waiting;
 use super::volume::Volume;
 use cinnabar_backend::Disk;
@@ -242,7 +242,7 @@ impl Volume {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// What the status says of a volume that may move.
     pub(super) fn migration_status(&self, key: usize) -> Option<MigrationStatus> {
         let moves = self.volumes[key].moves.as_ref()?;

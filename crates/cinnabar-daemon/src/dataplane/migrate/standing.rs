@@ -9,7 +9,7 @@
 use super::Attached;
 use crate::dataplane::clock::after;
 use crate::dataplane::front::{Caller, Side};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_backend::Memory;
 use cinnabar_backend::rbd::Standing;
 use cinnabar_driver::ownership::Event;
@@ -25,7 +25,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 /// A guest's connection: by server, and its number there, which no later one gets.
 pub(super) type Guest = (Side, u64);
 
-impl Plane {
+impl DataPlane {
     /// A request to a volume that is served here.
     pub(in super::super) fn admit_owned(
         &mut self,

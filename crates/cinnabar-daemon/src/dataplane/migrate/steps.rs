@@ -8,7 +8,7 @@ use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::control::PendingCommand;
 use crate::dataplane::disks::OpenedVolume;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::requests::Waiting;
 use crate::dataplane::volume::VolumeIo;
 use cinnabar_backend::generations::DeviceId;
@@ -30,7 +30,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(5);
 /// Until it is looked again whether something still holds a back end.
 const HOLD_LOOK: Duration = Duration::from_millis(2);
 
-impl Plane {
+impl DataPlane {
     pub(super) fn moving(&mut self, key: usize) -> &mut Moves {
         self.volumes[key].moves.as_mut().expect("it moves")
     }

@@ -3,7 +3,7 @@
 use super::migrate::{out, two};
 use super::rig::{Rig, both};
 use crate::dataplane::forced::{Look, Removal};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_config::messages::{
     CommandError, CommandErrorKind, IoMode, Message, MigrationRole, VolumeConfig,
 };
@@ -85,7 +85,7 @@ fn pass(
 fn start(rig: &mut Rig, (silence_max, end_max): (Duration, Duration)) -> JoinHandle<()> {
     let (config, (tell, told)) = (rig.config.clone(), std::sync::mpsc::channel());
     let runs = std::thread::spawn(move || {
-        let (mut plane, commands) = Plane::start(&config).expect("it starts");
+        let (mut plane, commands) = DataPlane::start(&config).expect("it starts");
         (plane.forced.silence_max, plane.forced.end_max) = (silence_max, end_max);
         tell.send(commands).expect("the test waits");
         assert_eq!(plane.run(), Ok(()));
@@ -270,7 +270,7 @@ fn drains(io: IoMode) {
 #[test]
 fn what_is_not_removed_keeps_its_server() {
     let (mut server, _between, rig) = behind_a_server(Rig::new(IoMode::Auto, &["vm1"]));
-    let (mut plane, commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, commands) = DataPlane::start(&rig.config).expect("it starts");
     let key = plane.order[0];
     wait_for("it serves", || {
         plane.turn().expect("it turns");

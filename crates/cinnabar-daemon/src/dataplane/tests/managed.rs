@@ -2,7 +2,7 @@
 
 use super::rig::Rig;
 use super::write_back::{SLOW, set, turn_until, until};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_config::ManagerConfig;
 use cinnabar_config::messages::{
     CommandError, CommandErrorKind, IoMode, Message, VolumeChange, VolumeMode,
@@ -85,7 +85,7 @@ fn a_volume_that_is_attached_again_has_its_target() {
 fn one_that_could_not_leave_the_log_is_in_write_back_again() {
     let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
     rig.config.volumes[0].backend.insert_str(0, SLOW);
-    let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
     let key = plane.find("vm1").expect("it serves");
     turn_until(&mut plane, "it has joined", |plane| plane.volumes[key].writes.has_joined());
     let now = plane.data_thread.clock.now();
@@ -107,7 +107,7 @@ fn a_volume_that_is_refused_again_and_again_leaves_nothing_with_the_manager() {
     let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
     rig.config.manager = Some(ManagerConfig::default());
     rig.config.cache.write_log.as_mut().expect("it is set").path = "/nonexistent/writes".into();
-    let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
     turn_until(&mut plane, "it was tried again, and has left each time", |plane| {
         let watched = plane.taps.as_ref().expect("there is a manager").volumes();
         watched.len() > 1 && watched.iter().all(|one| one.has_left())

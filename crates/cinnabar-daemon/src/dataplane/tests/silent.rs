@@ -5,7 +5,7 @@ use super::degrade::invalidate;
 use super::rig::{Rig, in_way};
 use crate::dataplane::io_table::IoEvent;
 use crate::dataplane::data_thread::ThreadEvent;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::worker::WorkerEvent;
 use cinnabar_backend::model::OpKind;
 use cinnabar_backend::work::What;
@@ -65,8 +65,8 @@ fn dropped_while_a_write_hangs(io: IoMode) {
 #[test]
 fn a_device_is_not_given_up_for_what_hangs_on_the_one_before() {
     let rig = Rig::new(IoMode::Auto, &["vm1"]);
-    let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
-    let hear = |plane: &mut Plane, disk| {
+    let (mut plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
+    let hear = |plane: &mut DataPlane, disk| {
         let what = What { name: "write", kind: OpKind::Write, offset: 0, len: 4096 };
         let hangs = ThreadEvent::Io(IoEvent::Hangs(disk, what));
         plane.heard.push(WorkerEvent::DataThread(1, hangs));

@@ -1,7 +1,7 @@
 //! A state folder that does not answer, or can't be written.
 
 use super::rig::{Rig, pattern};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_backend::generations::Ledger;
 use cinnabar_config::messages::{IoMode, Message, State};
 use rand::{RngExt, SeedableRng};
@@ -30,7 +30,7 @@ fn hang(ledger: Ledger) -> (mpsc::SyncSender<()>, JoinHandle<()>) {
 fn a_write_does_not_wait_without_end_for_a_state_folder_that_hangs() {
     let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
     rig.config.volumes[0].backend_timeout = Duration::ZERO;
-    let (mut plane, commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, commands) = DataPlane::start(&rig.config).expect("it starts");
     let ledger = plane.ledger.clone();
     rig.adopt(commands);
     std::thread::scope(|scope| {
@@ -85,7 +85,7 @@ fn drawn(seed: u64) {
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
     let names = ["vm0", "vm1", "vm2", "vm3"];
     let mut rig = Rig::new(IoMode::Auto, &names);
-    let (mut plane, commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, commands) = DataPlane::start(&rig.config).expect("it starts");
     let ledger = plane.ledger.clone();
     rig.adopt(commands);
     let guests = move || {

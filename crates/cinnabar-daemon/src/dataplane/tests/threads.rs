@@ -5,7 +5,7 @@ use super::rig::{MIB, Rig, SIZE, on_threads, pattern};
 use crate::dataplane::front::Side;
 use crate::dataplane::guests::Forwarded;
 use crate::dataplane::data_thread::ThreadEvent;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::worker::WorkerEvent;
 use cinnabar_config::messages::recording::{Ending, Look, Recording};
 use cinnabar_config::messages::{EvictionMode, IoMode, Message};
@@ -390,7 +390,7 @@ fn volumes_come_and_go_on_all_threads_while_others_serve() {
 #[test]
 fn what_guests_asked_for_outlives_engines_that_could_not_open() {
     let rig = Rig::new(IoMode::Auto, &["vm1"]);
-    let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
     let request =
         Incoming { ticket: Ticket(1), export: ExportId(0), command: Command::Engine(Op::Flush) };
     let arrived = Instant::default();

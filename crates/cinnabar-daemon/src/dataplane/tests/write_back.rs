@@ -2,7 +2,7 @@
 
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, both, pattern};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::worker::WorkerEvent;
 use cinnabar_config::messages::{
     CommandError, DataStatus, IoMode, Message, Share, State, StopReport, VolumeChange,
@@ -306,15 +306,15 @@ fn a_volume_grows_in_the_log_too() {
 }
 
 /// One turn of a plane that a test drives, which waits for nothing.
-fn turn(plane: &mut Plane) {
+fn turn(plane: &mut DataPlane) {
     plane.look_at = Some(plane.data_thread.clock.now().plus_ns(2_000_000));
     plane.turn().expect("it goes on");
 }
 
 pub(super) fn turn_until(
-    plane: &mut Plane,
+    plane: &mut DataPlane,
     what: &str,
-    mut reached: impl FnMut(&mut Plane) -> bool,
+    mut reached: impl FnMut(&mut DataPlane) -> bool,
 ) {
     let since = Instant::now();
     while !reached(plane) {
@@ -330,7 +330,7 @@ fn a_request_to_a_volume_that_goes_is_not_done_on_the_next_one() {
     let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
     rig.config.volumes[0].backend.insert_str(0, SLOW);
     let next = Box::new(VolumeConfig { mode: VolumeMode::WriteThrough, ..rig.volume("vm2") });
-    let (mut plane, commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, commands) = DataPlane::start(&rig.config).expect("it starts");
     let path = rig.path("vm1.sock");
     let (connected, is_connected) = std::sync::mpsc::channel();
     let guest = std::thread::spawn(move || connected.send(Client::connect(&path, "vm1")));
@@ -375,7 +375,7 @@ fn a_restart_is_heard_before_the_answers_behind_it() {
 fn is_flushed_again(delay: Duration) -> bool {
     let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
     rig.config.volumes[0].backend.insert_str(0, "sim:network,read=1ms,write=1ms,flush=500ms:");
-    let (mut plane, _commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
     let key = plane.find("vm1").expect("it serves");
     let place = plane.volumes[key].writes.place().expect("it is in the log");
     let path = rig.path("vm1.sock");
@@ -390,7 +390,7 @@ fn is_flushed_again(delay: Duration) -> bool {
     turn_until(&mut plane, "its writes are answered", |_| guest.is_finished());
     let client = guest.join().expect("they are right");
     let writes =
-        |plane: &Plane| plane.writes.log().and_then(|log| log.status(place)).expect("there");
+        |plane: &DataPlane| plane.writes.log().and_then(|log| log.status(place)).expect("there");
     let (answer, mut flushed) = oneshot::channel();
     plane.flush_volume(plane.data_thread.clock.now(), "vm1", answer);
     // Everything but the flush has ended: that alone takes so long.
@@ -517,12 +517,12 @@ fn one_that_is_being_drained_can_be_given_up() {
 fn one_that_joins_while_it_grows_is_served_in_its_new_size() {
     let mut rig = Rig::write_back(IoMode::Auto, &["vm1"]);
     rig.config.volumes[0].mode = VolumeMode::WriteThrough;
-    let (mut plane, commands) = Plane::start(&rig.config).expect("it starts");
+    let (mut plane, commands) = DataPlane::start(&rig.config).expect("it starts");
     let key = plane.find("vm1").expect("it serves");
     let (answer, mut joined) = oneshot::channel();
     let change = VolumeChange { mode: Some(VolumeMode::WriteBack), ..VolumeChange::default() };
     commands.send(Message::SetVolume { name: "vm1".into(), change, answer }).expect("room");
-    let place = |plane: &Plane| plane.volumes[key].writes.place();
+    let place = |plane: &DataPlane| plane.volumes[key].writes.place();
     turn_until(&mut plane, "the log is asked", |plane| {
         assert!(place(plane).is_none(), "not answered yet");
         plane.writes.place_of("vm1").is_some()

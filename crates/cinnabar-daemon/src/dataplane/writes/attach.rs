@@ -2,7 +2,7 @@
 //! there.
 
 use super::{Asked, Subject, Writes, refused};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::volume::{Change, Fault, Volume};
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::entropy;
@@ -12,7 +12,7 @@ use cinnabar_config::volume::backend_place;
 use cinnabar_engine::units::Instant;
 use cinnabar_writeback::{Command, Refusal};
 
-impl Plane {
+impl DataPlane {
     /// Attaches an installed volume.
     pub(in super::super) fn attach(&mut self, key: usize, answer: Option<AnswerTo<()>>) {
         let config = &self.volumes[key].config;
@@ -92,7 +92,7 @@ impl Plane {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// A volume has grown: has the log know of it, if the volume is there. Gives the answer back if not.
     pub(in super::super) fn grow_in_log(
         &mut self,

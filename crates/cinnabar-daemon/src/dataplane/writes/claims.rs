@@ -4,7 +4,7 @@
 
 use super::{Running, Writes};
 use crate::dataplane::disks;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_backend::claim::{Claim, Location, path_beside};
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::spec::Place;
@@ -235,7 +235,7 @@ impl Known {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// What is to be known of claims when a back end is opened now.
     pub(in super::super) fn known_claims(&self) -> Known {
         let (dir, ledger) = (self.claims_dir.clone(), Some(self.ledger.clone()));

@@ -4,7 +4,7 @@ use super::mode::AGAIN_AFTER;
 use super::{Asked, ClaimPlace, Claims, Writes, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::{Change, Volume};
 use cinnabar_backend::entropy;
@@ -14,7 +14,7 @@ use cinnabar_engine::Op;
 use cinnabar_engine::units::Instant;
 use cinnabar_writeback::{Command, Refusal};
 
-impl Plane {
+impl DataPlane {
     /// Has a volume that serves change between write-back and another mode. Joining is answered when it
     /// is done; leaving takes as long as the back end does, and is answered at once.
     pub(in super::super) fn change_write_mode(

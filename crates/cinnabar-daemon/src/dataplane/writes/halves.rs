@@ -3,7 +3,7 @@
 //! With one device the log's I/O goes there as it is. With two, the mirror makes I/O of each half of it, and
 //! says which of them count.
 
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_backend::{Disk, Memory};
 use cinnabar_config::messages::{LogHalfState, LogHalfStatus};
 use cinnabar_engine::units::Instant;
@@ -207,7 +207,7 @@ fn states_of(mirror: &Mirror<Memory>) -> [HalfState; 2] {
     if mirror.has_failed() { [HalfState::Gone; 2] } else { mirror.states() }
 }
 
-impl Plane {
+impl DataPlane {
     /// The log asks for an I/O on its device.
     pub(super) fn start_log_io(&mut self, now: Instant, id: IoId, op: IoOp<Memory>) {
         let Some(running) = self.writes.running() else { return };

@@ -2,7 +2,7 @@
 
 use super::open::OpenFailed;
 use super::{Running, Writes};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::volume::Volume;
 use cinnabar_backend::disk::BoundedMedia;
 use cinnabar_backend::write_memory::{WriteMemory, WriteMemoryError, boot_id};
@@ -97,7 +97,7 @@ impl Running {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Whether the log that there is can acknowledge a volume's writes so.
     pub(in crate::dataplane) fn check_memory(&mut self, ack: Ack) -> Result<(), CommandError> {
         let has = self.writes.running().is_some_and(|running| running.memory.is_some());

@@ -20,7 +20,7 @@ pub(super) use claims::{ClaimPlace, Claimed, Claims, Known};
 pub(super) use halves::Halves;
 pub(super) use open::{OpenFailed, open};
 
-use super::plane::Plane;
+use super::plane::DataPlane;
 use super::requests::Asker;
 use cinnabar_backend::Memory;
 use cinnabar_backend::write_memory::WriteMemory;
@@ -203,7 +203,7 @@ impl Running {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Takes note of the time, for the log.
     pub(super) fn look_at_writes(&mut self, now: Instant) {
         let Some(running) = self.writes.running() else { return };

@@ -3,7 +3,7 @@
 use super::{Asked, ClaimPlace, Claims, Subject, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::requests::Asker;
 use crate::dataplane::volume::{Change, Volume};
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
@@ -18,7 +18,7 @@ use std::time::Duration;
 /// Until the log is asked again to let go of a volume of which something is under way.
 pub(super) const AGAIN_AFTER: Duration = Duration::from_millis(20);
 
-impl Plane {
+impl DataPlane {
     /// A volume, as long as it is installed.
     pub(in super::super) fn subject(&self, key: usize) -> Subject {
         Subject { key, number: self.volumes[key].number }

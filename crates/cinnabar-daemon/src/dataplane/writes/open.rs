@@ -4,7 +4,7 @@ use super::{Halves, Running, Writes, mirrored};
 use crate::dataplane::device;
 use crate::dataplane::disks::explain;
 use crate::dataplane::patience::{in_time, silence_max};
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_backend::disk::{DiskError, DiskErrorKind, OpenOptions, Progress, open_write_log};
 use cinnabar_backend::write_memory::WriteMemory;
 use cinnabar_backend::{Memory, entropy};
@@ -141,7 +141,7 @@ pub(super) fn log_config(settings: &WriteLogConfig) -> Config {
     }
 }
 
-impl Plane {
+impl DataPlane {
     /// Takes the write log, or notes why there is none.
     pub(in super::super) fn install_writes(
         &mut self,

@@ -1,14 +1,14 @@
 //! What the status says of the write log and of volumes in write-back mode.
 
 use super::Writes;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::volume::Volume;
 use cinnabar_config::messages::{VolumeMode, WriteBackStatus, WriteLogStatus};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
 use cinnabar_writeback::Counters;
 use std::time::Duration;
 
-impl Plane {
+impl DataPlane {
     /// The write log's own.
     pub(in super::super) fn write_log_status(&self, now: Instant) -> Option<WriteLogStatus> {
         match &self.writes {

@@ -6,7 +6,7 @@
 use super::exchange::{Arrival, Reading, Wanted, WarmStep, WarmTask};
 use super::wire;
 use crate::dataplane::background::Task;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use cinnabar_backend::Memory;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, HotPage};
 use cinnabar_engine::units::BLOCK_BYTES;
@@ -40,7 +40,7 @@ fn after_of(shard: u32, KeptCursor { class, slot }: KeptCursor) -> u64 {
     u64::from(class) << 48 | u64::from(shard) << 32 | u64::from(slot)
 }
 
-impl Plane {
+impl DataPlane {
     /// The volume of this name, if what the hand-over of this epoch has left of it is still here.
     fn left_of(&self, name: &str, epoch: u64) -> Result<(usize, Left), CommandError> {
         let gone = |why: &str| {

@@ -16,7 +16,7 @@ pub(super) use keep::Left;
 use super::Moves;
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
-use crate::dataplane::plane::Plane;
+use crate::dataplane::plane::DataPlane;
 use crate::dataplane::requests::Asker;
 use cinnabar_backend::{Memory, Proof};
 use cinnabar_config::messages::{VolumeMode, WarmSettings, WarmStatus};
@@ -220,7 +220,7 @@ fn proof_of(text: &str) -> Option<ProofToken> {
     Some(ProofToken(bytes))
 }
 
-impl Plane {
+impl DataPlane {
     fn warming(&mut self, key: usize) -> Option<&mut Warming> {
         let moves = self.volumes.get_mut(key)?.moves.as_deref_mut()?;
         moves.warm.as_deref_mut().filter(|warm| warm.status.ended.is_none())
