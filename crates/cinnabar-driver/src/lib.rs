@@ -9,7 +9,7 @@
 //! * [`change_proof`]: what a recorded change proof says of the time since.
 //! * [`clone_map`]: which objects of a clone are its own, and which reads its parent answers.
 //! * [`device_life`]: the cache device: opening, loss, replacement, letting go.
-//! * [`door`]: where back-end I/O waits for its turn among the volumes of a group.
+//! * [`qos_queue`]: where back-end I/O waits for its turn among the volumes of a group.
 //! * [`health_news`]: how a shard is, as several threads tell it.
 //! * [`held`]: completions that are delivered later.
 //! * [`io_tracker`]: the I/Os under way: their owners, their deadlines, completions held back.
@@ -26,7 +26,7 @@
 pub mod change_proof;
 pub mod clone_map;
 pub mod device_life;
-pub mod door;
+pub mod qos_queue;
 pub mod health_news;
 pub mod held;
 pub mod io_count;
@@ -49,7 +49,7 @@ pub mod write_mode;
 pub use change_proof::ChangeProof;
 pub use clone_map::CloneMap;
 pub use device_life::{DeviceLife, DevicePhase, DeviceStep};
-pub use door::Door;
+pub use qos_queue::QosQueue;
 pub use io_count::IoCount;
 pub use io_tracker::{IoTracker, TrackedIo};
 pub use ownership::Ownership;

@@ -26,7 +26,7 @@ pub struct FaultOptions {
     /// What frontends do with requests that a crash left unanswered: for tests, less than they must.
     pub replay: Replay,
     /// Backend I/O waits for its turn, at doors of two threads with drawn settings.
-    pub doors: bool,
+    pub qos_queues: bool,
     /// Deliberate bugs of the engine, for tests.
     pub mutants: Mutants,
     /// Lines shown of a failed seed: of the place's history, and of the last events.
@@ -44,7 +44,7 @@ impl Default for FaultOptions {
             features: Features::ALL,
             wait_for_lock: true,
             replay: Replay::Sound,
-            doors: false,
+            qos_queues: false,
             mutants: Mutants::default(),
             lines: 60,
             failures_max: 10,
@@ -127,7 +127,7 @@ pub fn run_one(seed: u64, options: &FaultOptions) -> Result<Report, Box<Failed>>
         features: options.features,
         wait_for_lock: options.wait_for_lock,
         replay: options.replay,
-        doors: options.doors,
+        qos_queues: options.qos_queues,
         mutants: options.mutants,
         lines: options.lines,
         cold_after_crash: false,

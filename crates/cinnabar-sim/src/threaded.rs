@@ -212,9 +212,9 @@ impl<P: Payload> Threaded<P> {
         let during = cut(events, dice >> 32);
         *again = false;
         let news = Vec::new();
-        let mut doors = Doors { pool, now, actions, said, news, told: None, during, at_end };
-        let ran = pool.run(shard, thread, now, events, &mut doors);
-        let Doors { told, news, .. } = doors;
+        let mut qos_queues = Doors { pool, now, actions, said, news, told: None, during, at_end };
+        let ran = pool.run(shard, thread, now, events, &mut qos_queues);
+        let Doors { told, news, .. } = qos_queues;
         *again = ran == Ran::More;
         // A home goes by what the pool says when it looks, others have it look.
         let known = if pool.home(shard) == thread { pool.wake(shard) } else { told };

@@ -15,7 +15,7 @@ use super::inbox::Inbox;
 use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Port, PortEvent};
 use cinnabar_driver::ShardPool;
-use cinnabar_driver::door::Turn;
+use cinnabar_driver::qos_queue::Turn;
 use cinnabar_driver::health_news::HealthNews;
 use cinnabar_driver::pool::{Left, Ran};
 use cinnabar_engine::mutant::Mutants;
@@ -365,9 +365,9 @@ impl DataThread {
     /// Runs a shard; says whether it may have brought more to do at once.
     fn run(&mut self, shard: u32, now: Instant, said: &mut Vec<ThreadEvent>) -> bool {
         let Self { number, clock, io_table, pool, events, letters, back, .. } = self;
-        let mut doors =
+        let mut qos_queues =
             ShardDoors { now, clock: *clock, io_table, said, thread: *number, pool, letters, back };
-        let ran = pool.run(shard, *number, now, &mut events[shard as usize], &mut doors);
+        let ran = pool.run(shard, *number, now, &mut events[shard as usize], &mut qos_queues);
         self.again[shard as usize] |= ran == Ran::More;
         ran == Ran::Done
     }

@@ -4,7 +4,7 @@
 //! What a desk can't settle by itself it tells ([`IoEvent`]): the owner of the desk passes it on.
 
 mod ages;
-mod doors;
+mod qos_queues;
 mod files;
 mod overdue;
 #[cfg(test)]
@@ -29,7 +29,7 @@ use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
 use cinnabar_policy::planning::Totals;
-use doors::{Doors, Parked, Seat};
+use qos_queues::{QosQueues, Parked, Seat};
 use rustix::io::Errno;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
@@ -63,7 +63,7 @@ pub(super) struct IoTable {
     hurried: Option<Duration>,
     /// By the plane's keys.
     volumes: Vec<Option<(FileId, Arc<VolumeIo>)>>,
-    doors: Doors,
+    qos_queues: QosQueues,
     pub(super) warnings: Warnings,
     /// For the owner, in order.
     pub(super) told: Vec<IoEvent>,
@@ -126,7 +126,7 @@ impl IoTable {
             cache_timeout,
             hurried: None,
             volumes: Vec::new(),
-            doors: Doors::default(),
+            qos_queues: QosQueues::default(),
             warnings: Warnings::default(),
             told: Vec::new(),
             totals: Totals::default(),
@@ -292,7 +292,7 @@ impl IoTable {
 
     /// When it is to be looked at again.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.ios.deadline().into_iter().chain(self.doors.deadline()).min()
+        self.ios.deadline().into_iter().chain(self.qos_queues.deadline()).min()
     }
 
     pub(super) fn deliver(&mut self, now: Instant, ended: EndedIo<Io>) {
@@ -328,7 +328,7 @@ impl IoTable {
         }
         let Io { volume, file, owner, what, seat } = io.of;
         if let Some(seat) = seat {
-            self.doors.end(seat);
+            self.qos_queues.end(seat);
         }
         if let Some(key) = volume {
             let read = matches!((owner, what.kind), (Owner::Engine(..), OpKind::Read));

@@ -12,7 +12,7 @@ use cinnabar_backend::spec::Place;
 use cinnabar_backend::work::What;
 use cinnabar_backend::{BackendSpec, Disk};
 use cinnabar_config::messages::{QosGroupStatus, VolumeConfig, VolumeQosStatus};
-use cinnabar_driver::door::{Turn, turns_of_left};
+use cinnabar_driver::qos_queue::{Turn, turns_of_left};
 use cinnabar_driver::qos::limits::WAITING_MAX;
 use cinnabar_driver::qos::{Client, ClientId, ClientReport, Config, Op, Scheduler, Settings, Work};
 use cinnabar_engine::units::Instant;

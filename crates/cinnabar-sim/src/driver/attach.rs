@@ -332,7 +332,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let what = format!("volume {volume} was let go of beside its {:?}", flight.request());
             return Err(Violation::new(Kind::BadIo, what));
         }
-        if self.doors.has_of(volume) {
+        if self.qos_queues.has_of(volume) {
             let what = format!("volume {volume} was let go of while its I/O waits at the door");
             return Err(Violation::new(Kind::BadIo, what));
         }

@@ -38,7 +38,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let sectors = ticket.sectors();
         let there = self.flights.values().filter(|flight| flight.writes_on(volume, &sectors));
         let mut flights: Vec<u64> = there.clone().map(|flight| flight.born).collect();
-        flights.extend(self.doors.writes_on(volume, &sectors));
+        flights.extend(self.qos_queues.writes_on(volume, &sectors));
         let own = there.filter(|flight| self.is_of(flight, volume, ticket));
         let own = own.map(|flight| flight.born).collect();
         let follows = |later: &WriteTicket| {

@@ -118,7 +118,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// The machine asks for an I/O.
     pub(super) fn take_off(&mut self, request: IoRequest<Stamped>) -> Result<(), Violation> {
         let id = request.id;
-        let waits = self.proofs_waiting.contains_key(&id) || self.doors.has(id);
+        let waits = self.proofs_waiting.contains_key(&id) || self.qos_queues.has(id);
         if self.flights.contains_key(&id) || waits {
             let what = format!("{id:?} is used twice at a time");
             return Err(Violation::new(Kind::BadIo, what));

@@ -14,7 +14,7 @@ mod between;
 mod commands;
 mod crash;
 mod device;
-mod doors;
+mod qos_queues;
 mod doubts;
 mod duo;
 mod grow;
@@ -59,7 +59,7 @@ pub struct Options {
     /// What the frontends do with requests that a crash left unanswered.
     pub replay: Replay,
     /// Backend I/O waits for its turn.
-    pub doors: bool,
+    pub qos_queues: bool,
     /// Deliberate bugs of the engine.
     pub mutants: Mutants,
     /// Lines shown of a failed run: of the place's history, and of the last events.
@@ -74,7 +74,7 @@ impl Default for Options {
             cold_after_crash: false,
             wait_for_lock: true,
             replay: Replay::Sound,
-            doors: false,
+            qos_queues: false,
             mutants: Mutants::default(),
             lines: 60,
         }

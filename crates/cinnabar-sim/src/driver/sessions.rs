@@ -298,7 +298,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.controls.clear();
         self.proofs = PendingProofs::new(self.options.mutants);
         self.proofs_waiting.clear();
-        self.doors.forget();
+        self.qos_queues.forget();
         self.sent.clear();
         self.batch.clear();
         self.wake = None;

@@ -10,7 +10,7 @@ use crate::driver::between::Shelved;
 use crate::driver::commands::Control;
 use crate::driver::crash::CrashNote;
 use crate::driver::device::{Exchange, Life};
-use crate::driver::doors::Doors;
+use crate::driver::qos_queues::QosQueues;
 use crate::driver::doubts::Doubt;
 use crate::driver::guests::{Pending, Volume};
 use crate::driver::io::Flight;
@@ -137,7 +137,7 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) proofs: PendingProofs<usize, IoId>,
     pub(super) proofs_waiting: BTreeMap<IoId, IoRequest<Stamped>>,
     /// Where backend I/O waits for its turn.
-    pub(super) doors: Doors,
+    pub(super) qos_queues: QosQueues,
     /// Buffers of replies that their frontends still use.
     pub(super) sent: BTreeMap<u64, Sent>,
     /// What the machine will see next.
@@ -218,7 +218,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             flights: BTreeMap::new(),
             proofs: PendingProofs::new(options.mutants),
             proofs_waiting: BTreeMap::new(),
-            doors: Doors::new(mix(seed ^ DOORS), options.doors, sectors.len(), options.mutants),
+            qos_queues: QosQueues::new(mix(seed ^ DOORS), options.qos_queues, sectors.len(), options.mutants),
             sent: BTreeMap::new(),
             batch: Vec::new(),
             wake: None,

@@ -14,7 +14,7 @@ impl IoTable {
         let under_way = &mut self.ios.get_mut(io).of;
         let (owner, what, seat) = (under_way.owner, under_way.what, under_way.seat);
         if let Some(seat) = seat {
-            self.doors.free(seat);
+            self.qos_queues.free(seat);
         }
         let under_way = &mut self.ios.get_mut(io).of;
         let Some(key) = under_way.volume else {

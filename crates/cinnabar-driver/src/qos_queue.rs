@@ -2,7 +2,7 @@
 //! among the volumes of a group (`docs/design/qos.md`).
 //!
 //! The group's [`Scheduler`] says whose turn it is; all threads have the same one, behind a lock of the
-//! driver's, and each has a door of its own, where its I/O waits. [`turn`](Door::turn) is called once a
+//! driver's, and each has a door of its own, where its I/O waits. [`turn`](QosQueue::turn) is called once a
 //! batch, with the scheduler: it reports what has ended, submits what has arrived, and takes what may
 //! begin. That may be another thread's, whose door then gets a [`Turn`].
 //!
@@ -31,7 +31,7 @@ const INDEX_BITS: u32 = 32;
 
 /// What wants to pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Wish {
+pub struct QosRequest {
     /// Whose it is.
     pub client: ClientId,
     /// What it counts as.
@@ -42,12 +42,12 @@ pub struct Wish {
 
 /// What became of an I/O that waited.
 #[derive(Debug)]
-pub enum Passage<T> {
-    /// It begins now; [`Door::end`] when it has ended.
-    Begins(Place, T),
+pub enum Admission<T> {
+    /// It begins now; [`QosQueue::end`] when it has ended.
+    Begins(QosPermit, T),
     /// It has waited for as long as it may, and never begins.
     GivenUp(T),
-    /// It is the turn of an I/O of the thread of this number, for [`Door::admit`] there.
+    /// It is the turn of an I/O of the thread of this number, for [`QosQueue::admit`] there.
     Elsewhere(usize, Turn),
 }
 
@@ -61,10 +61,10 @@ pub struct Turn {
 
 /// Of an I/O under way, from its beginning to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place(u32);
+pub struct QosPermit(u32);
 
 /// See the module. `T` is the I/O, of which the door knows nothing.
-pub struct Door<T> {
+pub struct QosQueue<T> {
     thread: usize,
     waiting: Slab<Waiting<T>>,
     /// Those of them that the scheduler has yet to hear of.
@@ -91,7 +91,7 @@ pub struct Door<T> {
 /// An I/O that waits.
 struct Waiting<T> {
     io: T,
-    wish: Wish,
+    request: QosRequest,
     /// The scheduler has it.
     ticket: Option<Ticket>,
     /// It is given up then.
@@ -105,7 +105,7 @@ struct UnderWay {
     ticket: Option<Ticket>,
 }
 
-impl<T> Door<T> {
+impl<T> QosQueue<T> {
     /// Of the thread of this number, with nothing waiting.
     pub fn new(thread: usize, mutants: Mutants) -> Self {
         Self {
@@ -126,15 +126,15 @@ impl<T> Door<T> {
     }
 
     /// An I/O arrives. It waits until one of the next turns.
-    pub fn arrive(&mut self, now: Instant, wish: Wish, io: T) {
-        let until = wish.patience_ns.map(|ns| now.plus_ns(ns));
+    pub fn arrive(&mut self, now: Instant, request: QosRequest, io: T) {
+        let until = request.patience_ns.map(|ns| now.plus_ns(ns));
         self.give_up_at = self.give_up_at.into_iter().chain(until).min();
-        let index = self.waiting.insert(Waiting { io, wish, ticket: None, until });
+        let index = self.waiting.insert(Waiting { io, request, ticket: None, until });
         self.fresh.push(index);
     }
 
     /// An I/O that has begun has ended.
-    pub fn end(&mut self, place: Place) {
+    pub fn end(&mut self, place: QosPermit) {
         let under_way = self.places.remove(place.0 as usize);
         if !self.mutants.is(Mutant::PlaceKept) {
             self.ended.extend(under_way.ticket);
@@ -142,7 +142,7 @@ impl<T> Door<T> {
     }
 
     /// An I/O takes too long: another one may have its place.
-    pub fn free(&mut self, place: Place) {
+    pub fn free(&mut self, place: QosPermit) {
         self.ended.extend(self.places[place.0 as usize].ticket.take());
     }
 
@@ -181,7 +181,7 @@ impl<T> Door<T> {
     }
 
     /// Tells the group's scheduler what has ended and what has arrived, and takes what may begin.
-    pub fn turn(&mut self, now: Instant, group: &mut Scheduler, passed: &mut Vec<Passage<T>>) {
+    pub fn turn(&mut self, now: Instant, group: &mut Scheduler, passed: &mut Vec<Admission<T>>) {
         self.asked = false;
         self.free_places(now);
         group.complete(now.0, &self.ended);
@@ -193,9 +193,9 @@ impl<T> Door<T> {
             let (thread, turn) = turn_of(one.token, Some(one.ticket));
             if thread == self.thread {
                 let begins = self.admit(now, turn);
-                passed.extend(begins.map(|(place, io)| Passage::Begins(place, io)));
+                passed.extend(begins.map(|(place, io)| Admission::Begins(place, io)));
             } else {
-                passed.push(Passage::Elsewhere(thread, turn));
+                passed.push(Admission::Elsewhere(thread, turn));
             }
         }
         self.taken = taken;
@@ -207,7 +207,7 @@ impl<T> Door<T> {
     ///
     /// # Panics
     /// If it does not wait: a turn is for one I/O, once.
-    pub fn admit(&mut self, now: Instant, turn: Turn) -> Option<(Place, T)> {
+    pub fn admit(&mut self, now: Instant, turn: Turn) -> Option<(QosPermit, T)> {
         let index = turn.index as usize;
         if self.mutants.is(Mutant::GivenUpKeepsTurn) && !self.waiting.contains(index) {
             return None;
@@ -217,15 +217,15 @@ impl<T> Door<T> {
         Some((self.begin(now, turn.ticket), waiting.io))
     }
 
-    fn begin(&mut self, now: Instant, ticket: Option<Ticket>) -> Place {
+    fn begin(&mut self, now: Instant, ticket: Option<Ticket>) -> QosPermit {
         if ticket.is_some() {
             self.free_at.get_or_insert(now.plus_ns(PLACE_NS_MAX));
         }
-        Place(self.places.insert(UnderWay { since: now, ticket }) as u32)
+        QosPermit(self.places.insert(UnderWay { since: now, ticket }) as u32)
     }
 
     /// What has arrived, and what was refused a while ago, goes to the scheduler.
-    fn submit(&mut self, now: Instant, group: &mut Scheduler, passed: &mut Vec<Passage<T>>) {
+    fn submit(&mut self, now: Instant, group: &mut Scheduler, passed: &mut Vec<Admission<T>>) {
         if self.again_at.is_some_and(|at| at <= now) {
             self.again_at = None;
             // They have waited for longer.
@@ -235,7 +235,7 @@ impl<T> Door<T> {
         let mut fresh = std::mem::take(&mut self.fresh);
         for index in fresh.drain(..) {
             let waiting = &mut self.waiting[index];
-            let Wish { client, op, .. } = waiting.wish;
+            let QosRequest { client, op, .. } = waiting.request;
             let token = (self.thread as u64) << INDEX_BITS | index as u64;
             match group.submit(now.0, Request { client, op, token }) {
                 Ok(Admitted::Waits(ticket)) => waiting.ticket = Some(ticket),
@@ -247,7 +247,7 @@ impl<T> Door<T> {
                 // Exempt, or its volume leaves.
                 Ok(Admitted::Exempt) | Err(_) => {
                     let io = self.waiting.remove(index).io;
-                    passed.push(Passage::Begins(self.begin(now, None), io));
+                    passed.push(Admission::Begins(self.begin(now, None), io));
                 }
             }
         }
@@ -255,7 +255,7 @@ impl<T> Door<T> {
     }
 
     /// Gives up what has waited for too long.
-    fn give_up(&mut self, now: Instant, group: &mut Scheduler, passed: &mut Vec<Passage<T>>) {
+    fn give_up(&mut self, now: Instant, group: &mut Scheduler, passed: &mut Vec<Admission<T>>) {
         if self.give_up_at.is_none_or(|at| at > now) {
             return;
         }
@@ -279,7 +279,7 @@ impl<T> Door<T> {
                 continue;
             }
             self.refused.retain(|refused| *refused != index);
-            passed.push(Passage::GivenUp(self.waiting.remove(index).io));
+            passed.push(Admission::GivenUp(self.waiting.remove(index).io));
         }
     }
 

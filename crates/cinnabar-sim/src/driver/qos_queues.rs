@@ -8,8 +8,8 @@ use crate::driver::world::{World, panic_text};
 use crate::machine::Factory;
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
-use cinnabar_driver::Door;
-use cinnabar_driver::door::{Passage, Place, Turn, Wish, turns_of_left};
+use cinnabar_driver::QosQueue;
+use cinnabar_driver::qos_queue::{Admission, QosPermit, Turn, QosRequest, turns_of_left};
 use cinnabar_driver::qos::{Client, ClientId, Config, Op, Scheduler, Settings, Work};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
@@ -26,12 +26,12 @@ const LETTER_NS_MAX: u64 = 2_000_000;
 const TURN_NS_MAX: u64 = 200_000;
 
 /// See the module.
-pub(super) struct Doors {
+pub(super) struct QosQueues {
     dice: Dice,
     mutants: Mutants,
     /// `None`: I/O waits for no turn in this run.
     group: Option<Scheduler>,
-    threads: Vec<Door<IoId>>,
+    threads: Vec<QosQueue<IoId>>,
     /// When each door's next turn is on the agenda, and its number there.
     due: Vec<Option<(Instant, u64)>>,
     /// By backend: the client that it is in this attachment.
@@ -40,7 +40,7 @@ pub(super) struct Doors {
     names: u64,
     waiting: BTreeMap<IoId, Waiting>,
     /// Of I/O that has waited and is under way.
-    places: BTreeMap<IoId, (usize, Place)>,
+    places: BTreeMap<IoId, (usize, QosPermit)>,
     letters: BTreeMap<u64, (usize, Turn)>,
 }
 
@@ -51,9 +51,9 @@ struct Waiting {
     born: u64,
 }
 
-impl Doors {
+impl QosQueues {
     pub(super) fn new(seed: u64, on: bool, backends: usize, mutants: Mutants) -> Self {
-        let mut doors = Self {
+        let mut qos_queues = Self {
             dice: Dice::new(seed),
             mutants,
             group: None,
@@ -66,9 +66,9 @@ impl Doors {
             letters: BTreeMap::new(),
         };
         if on {
-            doors.begin();
+            qos_queues.begin();
         }
-        doors
+        qos_queues
     }
 
     fn begin(&mut self) {
@@ -77,7 +77,7 @@ impl Doors {
         let waiting_max = self.dice.pick(&[2, 16, 4096]);
         let config = Config { depth, waiting_max, ..Config::default() };
         self.group = Some(Scheduler::new(config).expect("within its bounds"));
-        self.threads = (0..THREADS).map(|thread| Door::new(thread, self.mutants)).collect();
+        self.threads = (0..THREADS).map(|thread| QosQueue::new(thread, self.mutants)).collect();
         self.due = vec![None; THREADS];
         self.clients.fill(None);
         self.waiting.clear();
@@ -144,7 +144,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         request: IoRequest<Stamped>,
     ) -> Option<IoRequest<Stamped>> {
         let waits = !matches!(request.op, IoOp::Prove | IoOp::BumpGeneration { .. });
-        let backend = backend.filter(|_| waits && self.doors.group.is_some());
+        let backend = backend.filter(|_| waits && self.qos_queues.group.is_some());
         let Some(backend) = backend else { return Some(request) };
         // A volume that leaves waits for nothing.
         if self.volumes[backend]
@@ -160,84 +160,84 @@ impl<F: Factory<Stamped>> World<'_, F> {
             _ => self.bound_ns_of(Some(backend)),
         };
         self.count.parked += 1;
-        let doors = &mut self.doors;
-        let wish = Wish { client: doors.client(now, backend), op: op_of(&request.op), patience_ns };
-        let door = doors.dice.below(THREADS as u64) as usize;
-        doors.waiting.insert(id, Waiting { request, backend, born });
-        doors.threads[door].arrive(now, wish, id);
-        self.have_turn(door);
+        let qos_queues = &mut self.qos_queues;
+        let wish = QosRequest { client: qos_queues.client(now, backend), op: op_of(&request.op), patience_ns };
+        let queue = qos_queues.dice.below(THREADS as u64) as usize;
+        qos_queues.waiting.insert(id, Waiting { request, backend, born });
+        qos_queues.threads[queue].arrive(now, wish, id);
+        self.have_turn(queue);
         None
     }
 
     /// Puts the next turn of a door on the agenda.
-    fn have_turn(&mut self, door: usize) {
-        let Some(at) = self.doors.threads[door].deadline() else { return };
+    fn have_turn(&mut self, queue: usize) {
+        let Some(at) = self.qos_queues.threads[queue].deadline() else { return };
         let at =
-            if at > self.now { at } else { self.now.plus_ns(self.doors.dice.below(TURN_NS_MAX)) };
-        if self.doors.due[door].is_none_or(|(due, _)| at < due) {
+            if at > self.now { at } else { self.now.plus_ns(self.qos_queues.dice.below(TURN_NS_MAX)) };
+        if self.qos_queues.due[queue].is_none_or(|(due, _)| at < due) {
             let number = self.number();
-            self.doors.due[door] = Some((at, number));
-            self.agenda.enter(at, Item::Turn(door, number));
+            self.qos_queues.due[queue] = Some((at, number));
+            self.agenda.enter(at, Item::Turn(queue, number));
         }
     }
 
     /// A door has its turn.
-    pub(super) fn turn(&mut self, door: usize, number: u64) -> Result<(), Violation> {
+    pub(super) fn turn(&mut self, queue: usize, number: u64) -> Result<(), Violation> {
         let now = self.now;
-        let doors = &mut self.doors;
-        if doors.due[door].is_none_or(|(_, due)| due != number) {
+        let qos_queues = &mut self.qos_queues;
+        if qos_queues.due[queue].is_none_or(|(_, due)| due != number) {
             return Ok(());
         }
-        doors.due[door] = None;
-        let group = doors.group.as_mut().expect("it has doors");
-        if doors.dice.chance(0.01)
-            && let Some(client) = doors.clients.iter().flatten().next()
+        qos_queues.due[queue] = None;
+        let group = qos_queues.group.as_mut().expect("it has doors");
+        if qos_queues.dice.chance(0.01)
+            && let Some(client) = qos_queues.clients.iter().flatten().next()
         {
-            let settings = Doors::draw_settings(&mut doors.dice);
+            let settings = QosQueues::draw_settings(&mut qos_queues.dice);
             group.change(now.0, *client, settings).expect("it is there");
         }
         let mut passed = Vec::new();
-        let thread = &mut doors.threads[door];
+        let thread = &mut qos_queues.threads[queue];
         let turn = || thread.turn(now, group, &mut passed);
         catch_unwind(AssertUnwindSafe(turn)).map_err(|panic| panicked(&*panic))?;
         for one in passed {
             match one {
-                Passage::Begins(place, id) => self.pass(door, place, id)?,
-                Passage::GivenUp(id) => self.give_up_waiting(id)?,
-                Passage::Elsewhere(other, turn) => {
+                Admission::Begins(place, id) => self.pass(queue, place, id)?,
+                Admission::GivenUp(id) => self.give_up_waiting(id)?,
+                Admission::Elsewhere(other, turn) => {
                     let number = self.number();
-                    self.doors.letters.insert(number, (other, turn));
-                    let at = now.plus_ns(self.doors.dice.below(LETTER_NS_MAX));
+                    self.qos_queues.letters.insert(number, (other, turn));
+                    let at = now.plus_ns(self.qos_queues.dice.below(LETTER_NS_MAX));
                     self.agenda.enter(at, Item::Letter(number));
                 }
             }
         }
-        self.have_turn(door);
+        self.have_turn(queue);
         Ok(())
     }
 
     /// A door hears that it is the turn of one of its own.
     pub(super) fn letter(&mut self, number: u64) -> Result<(), Violation> {
-        let Some((door, turn)) = self.doors.letters.remove(&number) else { return Ok(()) };
-        let (thread, now) = (&mut self.doors.threads[door], self.now);
+        let Some((queue, turn)) = self.qos_queues.letters.remove(&number) else { return Ok(()) };
+        let (thread, now) = (&mut self.qos_queues.threads[queue], self.now);
         let admit = || thread.admit(now, turn);
         let admitted = catch_unwind(AssertUnwindSafe(admit)).map_err(|panic| panicked(&*panic))?;
         if let Some((place, id)) = admitted {
-            self.pass(door, place, id)?;
+            self.pass(queue, place, id)?;
         }
-        self.have_turn(door);
+        self.have_turn(queue);
         Ok(())
     }
 
-    fn pass(&mut self, door: usize, place: Place, id: IoId) -> Result<(), Violation> {
-        let Waiting { request, born, .. } = self.doors.waiting.remove(&id).expect("it waits");
-        self.doors.places.insert(id, (door, place));
+    fn pass(&mut self, queue: usize, place: QosPermit, id: IoId) -> Result<(), Violation> {
+        let Waiting { request, born, .. } = self.qos_queues.waiting.remove(&id).expect("it waits");
+        self.qos_queues.places.insert(id, (queue, place));
         self.begin_flight(request, Some(born))
     }
 
     /// It has waited for as long as it may, and never happens.
     fn give_up_waiting(&mut self, id: IoId) -> Result<(), Violation> {
-        let Waiting { backend, born, .. } = self.doors.waiting.remove(&id).expect("it waits");
+        let Waiting { backend, born, .. } = self.qos_queues.waiting.remove(&id).expect("it waits");
         self.count.given_up += 1;
         self.volumes[backend].errors += 1;
         self.volumes[backend].time_up = Some(self.now);
@@ -247,33 +247,33 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// An I/O that may have waited has ended.
     pub(super) fn end_at_door(&mut self, id: IoId) {
-        if let Some((door, place)) = self.doors.places.remove(&id) {
-            self.doors.threads[door].end(place);
-            self.have_turn(door);
+        if let Some((queue, place)) = self.qos_queues.places.remove(&id) {
+            self.qos_queues.threads[queue].end(place);
+            self.have_turn(queue);
         }
     }
 
     /// An I/O takes too long.
     pub(super) fn free_at_door(&mut self, id: IoId) {
-        if let Some((door, place)) = self.doors.places.get(&id).copied() {
-            self.doors.threads[door].free(place);
-            self.have_turn(door);
+        if let Some((queue, place)) = self.qos_queues.places.get(&id).copied() {
+            self.qos_queues.threads[queue].free(place);
+            self.have_turn(queue);
         }
     }
 
     /// A volume is about to leave: what waits of it begins now, or with its door's next turn.
     pub(super) fn leave_doors(&mut self, volume: usize) {
-        let Some(client) = self.doors.clients[volume].take() else { return };
+        let Some(client) = self.qos_queues.clients[volume].take() else { return };
         let mut tokens = Vec::new();
-        let group = self.doors.group.as_mut().expect("it has clients");
+        let group = self.qos_queues.group.as_mut().expect("it has clients");
         group.remove(self.now.0, client, &mut tokens).expect("it is there");
-        for (door, turn) in turns_of_left(&tokens) {
+        for (queue, turn) in turns_of_left(&tokens) {
             let number = self.number();
-            self.doors.letters.insert(number, (door, turn));
+            self.qos_queues.letters.insert(number, (queue, turn));
             self.agenda.enter(self.now, Item::Letter(number));
         }
-        for door in 0..THREADS {
-            self.have_turn(door);
+        for queue in 0..THREADS {
+            self.have_turn(queue);
         }
     }
 }

@@ -6,8 +6,8 @@ use crate::dataplane::qos::{Group, op_of};
 use cinnabar_backend::JobOp;
 use cinnabar_backend::model::OpKind;
 use cinnabar_backend::work::What;
-use cinnabar_driver::Door;
-use cinnabar_driver::door::{Passage, Place, Turn, Wish};
+use cinnabar_driver::QosQueue;
+use cinnabar_driver::qos_queue::{Admission, QosPermit, Turn, QosRequest};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError, IoId};
@@ -17,11 +17,11 @@ use std::time::Duration;
 
 /// The doors of one thread, by the number of their group. A group in which nothing takes turns has none.
 #[derive(Default)]
-pub(super) struct Doors {
+pub(super) struct QosQueues {
     thread: usize,
-    by_group: BTreeMap<u32, (Arc<Group>, Door<Parked>)>,
+    by_group: BTreeMap<u32, (Arc<Group>, QosQueue<Parked>)>,
     /// Empty between two turns.
-    passed: Vec<Passage<Parked>>,
+    passed: Vec<Admission<Parked>>,
 }
 
 /// An I/O that has yet to begin. Its volume counts it as under way.
@@ -34,34 +34,34 @@ pub(super) struct Parked {
 
 /// Where an I/O under way has its place: a group's number, and the door's own name for it.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Seat {
+pub(super) struct QosPlace {
     group: u32,
-    place: Place,
+    place: QosPermit,
 }
 
-impl Doors {
+impl QosQueues {
     /// When a turn is due.
     pub(super) fn deadline(&self) -> Option<Instant> {
-        self.by_group.values().filter_map(|(_, door)| door.deadline()).min()
+        self.by_group.values().filter_map(|(_, queue)| queue.deadline()).min()
     }
 
     /// An I/O has ended.
-    pub(super) fn end(&mut self, seat: Seat) {
-        self.door(seat.group).end(seat.place);
+    pub(super) fn end(&mut self, seat: QosPlace) {
+        self.queue(seat.group).end(seat.place);
     }
 
     /// An I/O takes too long: others need not wait for it.
-    pub(super) fn free(&mut self, seat: Seat) {
-        self.door(seat.group).free(seat.place);
+    pub(super) fn free(&mut self, seat: QosPlace) {
+        self.queue(seat.group).free(seat.place);
     }
 
-    fn door(&mut self, group: u32) -> &mut Door<Parked> {
+    fn queue(&mut self, group: u32) -> &mut QosQueue<Parked> {
         &mut self.by_group.get_mut(&group).expect("a door stays while something is behind it").1
     }
 
-    fn door_of(&mut self, group: &Arc<Group>) -> &mut Door<Parked> {
+    fn queue_of(&mut self, group: &Arc<Group>) -> &mut QosQueue<Parked> {
         let thread = self.thread;
-        let new = || (Arc::clone(group), Door::new(thread, Mutants::default()));
+        let new = || (Arc::clone(group), QosQueue::new(thread, Mutants::default()));
         &mut self.by_group.entry(group.number).or_insert_with(new).1
     }
 }
@@ -69,7 +69,7 @@ impl Doors {
 impl IoTable {
     /// The thread of this number has the desk.
     pub(in super::super) fn belong_to(&mut self, thread: usize) {
-        self.doors.thread = thread;
+        self.qos_queues.thread = thread;
     }
 
     /// Has an I/O wait for its turn, if that is so in the group of its volume.
@@ -83,52 +83,52 @@ impl IoTable {
         let bound = volume.qos.bound(volume.timeout, Some(client));
         let waits = volume.timeout > Duration::ZERO && io.what.kind != OpKind::Flush;
         let patience = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
-        let wish = Wish { client, op: op_of(&io.what), patience_ns: waits.then_some(patience) };
-        self.doors.door_of(&volume.qos.group).arrive(now, wish, io);
+        let wish = QosRequest { client, op: op_of(&io.what), patience_ns: waits.then_some(patience) };
+        self.qos_queues.queue_of(&volume.qos.group).arrive(now, wish, io);
         None
     }
 
     /// The settings of a group have changed: it is looked at in the next turn.
     pub(in super::super) fn ask_group(&mut self, group: &Arc<Group>) {
-        self.doors.door_of(group).ask();
+        self.qos_queues.queue_of(group).ask();
     }
 
     /// It is the turn of an I/O that waits here.
     pub(in super::super) fn admit(&mut self, now: Instant, group: u32, turn: Turn) {
-        if let Some((place, io)) = self.doors.door(group).admit(now, turn) {
-            self.begin_parked(now, Seat { group, place }, io);
+        if let Some((place, io)) = self.qos_queues.queue(group).admit(now, turn) {
+            self.begin_parked(now, QosPlace { group, place }, io);
         }
     }
 
     /// Lets pass what may: here at once, and by letters to other threads.
     pub(in super::super) fn take_turns(&mut self, now: Instant, letters: &mut Vec<(usize, ThreadMessage)>) {
-        if self.doors.by_group.is_empty() {
+        if self.qos_queues.by_group.is_empty() {
             return;
         }
-        let due = self.doors.by_group.iter().filter(|(_, (_, door))| door.is_due(now));
+        let due = self.qos_queues.by_group.iter().filter(|(_, (_, queue))| queue.is_due(now));
         for group in due.map(|(group, _)| *group).collect::<Vec<_>>() {
-            let Doors { by_group, passed, .. } = &mut self.doors;
-            let (shared, door) = by_group.get_mut(&group).expect("it is due");
-            door.turn(now, &mut shared.scheduler(), passed);
-            let is_idle = door.is_idle() && door.deadline().is_none();
+            let QosQueues { by_group, passed, .. } = &mut self.qos_queues;
+            let (shared, queue) = by_group.get_mut(&group).expect("it is due");
+            queue.turn(now, &mut shared.scheduler(), passed);
+            let is_idle = queue.is_idle() && queue.deadline().is_none();
             if is_idle && !shared.is_active() {
                 by_group.remove(&group);
             }
-            let mut passed = std::mem::take(&mut self.doors.passed);
+            let mut passed = std::mem::take(&mut self.qos_queues.passed);
             for one in passed.drain(..) {
                 match one {
-                    Passage::Begins(place, io) => self.begin_parked(now, Seat { group, place }, io),
-                    Passage::GivenUp(io) => self.give_up_parked(&io),
-                    Passage::Elsewhere(thread, turn) => {
+                    Admission::Begins(place, io) => self.begin_parked(now, QosPlace { group, place }, io),
+                    Admission::GivenUp(io) => self.give_up_parked(&io),
+                    Admission::Elsewhere(thread, turn) => {
                         letters.push((thread, ThreadMessage::Turn(group, turn)));
                     }
                 }
             }
-            self.doors.passed = passed;
+            self.qos_queues.passed = passed;
         }
     }
 
-    fn begin_parked(&mut self, now: Instant, seat: Seat, io: Parked) {
+    fn begin_parked(&mut self, now: Instant, seat: QosPlace, io: Parked) {
         let Parked { of: (shard, id), key, what, op } = io;
         self.begin(now, (Owner::Engine(shard, id), Some(seat)), key, what, op);
     }
