@@ -54,13 +54,13 @@ pub enum Ran {
 
 /// See the module.
 pub struct ShardPool<P, V> {
-    seats: Vec<Seat<P, V>>,
+    seats: Vec<ShardSlot<P, V>>,
     threads: usize,
     mutants: Mutants,
 }
 
 /// A shard's place.
-struct Seat<P, V> {
+struct ShardSlot<P, V> {
     held: Mutex<Held<P, V>>,
     inbox: Mutex<Vec<Left<P, V>>>,
     /// There may be something in the inbox.
@@ -84,7 +84,7 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
     /// If there is no thread.
     pub fn new(engines: Vec<Engine<P>>, threads: usize, mutants: Mutants) -> Self {
         assert!(threads > 0, "a thread runs the shards");
-        let seat = |(number, engine)| Seat {
+        let seat = |(number, engine)| ShardSlot {
             held: Mutex::new(Held::new(Shard::new(number, engine, mutants))),
             inbox: Mutex::new(Vec::new()),
             filled: AtomicBool::new(false),
@@ -173,7 +173,7 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
     /// Lets others know when the shard wants to be woken.
     fn publish(
         &self,
-        seat: &Seat<P, V>,
+        seat: &ShardSlot<P, V>,
         held: &Held<P, V>,
         shard: u32,
         thread: usize,
@@ -242,7 +242,7 @@ impl<P: Payload, V: Copy + PartialEq> ShardPool<P, V> {
     }
 }
 
-impl<P: Payload, V: Copy + PartialEq> Seat<P, V> {
+impl<P: Payload, V: Copy + PartialEq> ShardSlot<P, V> {
     /// The caller has let go of the shard, and a fence stands behind that: a question that was left
     /// before is seen here, or its asker finds the shard free.
     fn look_at_questions(&self, mutants: Mutants) {
