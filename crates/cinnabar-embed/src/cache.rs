@@ -2,7 +2,7 @@
 
 use crate::Buffer;
 use crate::driver::times::DeviceTimes;
-use crate::driver::{self, Asker, Driver};
+use crate::driver::{self, Origin, Driver};
 use crate::error::Error;
 use crate::options::{NewDevice, Options, VolumeOptions};
 use crate::request::{Completion, Request, Volume};
@@ -129,7 +129,7 @@ impl Cache {
     /// # Errors
     /// [`Error`] for what can't be asked; there will be no completion then.
     pub fn submit(&mut self, volume: Volume, tag: u64, request: Request) -> Result<(), Error> {
-        self.driver.submit(volume, Asker::Poll(tag), request)
+        self.driver.submit(volume, Origin::Poll(tag), request)
     }
 
     /// Appends what is done to `done` and says how many that were. Waits up to `limit` for the

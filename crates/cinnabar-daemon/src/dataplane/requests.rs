@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 /// A request in the engine's hands.
 pub(super) struct GuestRequest {
-    asker: Asker,
+    asker: Origin,
     /// Key of its volume.
     volume: usize,
     kind: Kind,
@@ -99,7 +99,7 @@ pub(super) const fn needs_owner(command: &Command<Memory>) -> bool {
 }
 
 /// Who waits for the answer.
-pub(super) enum Asker {
+pub(super) enum Origin {
     Guest(Caller),
     /// And what is being done.
     Operator(&'static str, AnswerTo<()>),
@@ -113,7 +113,7 @@ pub(super) enum Asker {
     Warm(Arc<Door>, Memory),
 }
 
-impl Asker {
+impl Origin {
     /// Whether no guest's request may overtake it: what it drops may be in parts that are still to be
     /// sent.
     const fn keeps_an_order(&self) -> bool {
@@ -124,7 +124,7 @@ impl Asker {
 impl GuestRequest {
     /// Whether it drops what the server of the volume of this key may have lost.
     pub(super) const fn drops_doubtful(&self, volume: usize) -> bool {
-        self.volume == volume && matches!(self.asker, Asker::Doubt(_))
+        self.volume == volume && matches!(self.asker, Origin::Doubt(_))
     }
 
     /// Key of its volume.
@@ -139,7 +139,7 @@ impl GuestRequest {
 
     /// Whether a guest of the volume of this key waits for it.
     pub(super) const fn is_of_guest(&self, volume: usize) -> bool {
-        self.volume == volume && matches!(self.asker, Asker::Guest(..))
+        self.volume == volume && matches!(self.asker, Origin::Guest(..))
     }
 }
 
@@ -253,7 +253,7 @@ impl DataPlane {
             }
         };
         let answer_by = volume.answer_by(arrived);
-        let asker = Asker::Guest(caller);
+        let asker = Origin::Guest(caller);
         let (late, in_log, routed) = (None, false, None);
         let mut request =
             GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log, routed };
@@ -402,7 +402,7 @@ impl DataPlane {
 
     fn submit_to(&mut self, request: GuestRequest, volume: VolumeId, op: Op<Memory>) {
         let share = self.requests.len() >= SHARE_FROM
-            && matches!(request.asker, Asker::Guest(Caller { side: Side::Vhost, .. }));
+            && matches!(request.asker, Origin::Guest(Caller { side: Side::Vhost, .. }));
         if request.asker.keeps_an_order() {
             self.volumes[request.volume].io.begin_detour();
         }
@@ -422,20 +422,20 @@ impl DataPlane {
         span: ByteSpan,
         answer: AnswerTo<()>,
     ) {
-        self.invalidate_for(now, key, span, Asker::Operator("dropping it", answer));
+        self.invalidate_for(now, key, span, Origin::Operator("dropping it", answer));
     }
 
     /// The same, of bytes that a backend's server may have lost.
     pub(super) fn drop_doubtful(&mut self, now: Instant, key: usize, span: ByteSpan) {
-        self.invalidate_for(now, key, span, Asker::Doubt(span));
+        self.invalidate_for(now, key, span, Origin::Doubt(span));
     }
 
-    fn invalidate_for(&mut self, now: Instant, key: usize, span: ByteSpan, asker: Asker) {
+    fn invalidate_for(&mut self, now: Instant, key: usize, span: ByteSpan, asker: Origin) {
         let kind = Kind::Other;
         // An operator is answered, whatever the range waits for and whether or not guests are; what a
         // server may have lost has to go, however long that takes.
         let answer_by = match asker {
-            Asker::Operator(..) => {
+            Origin::Operator(..) => {
                 let own = self.volumes[key].answer_by(now);
                 Some(own.unwrap_or_else(|| after(now, SILENCE_MAX)))
             }
@@ -450,10 +450,10 @@ impl DataPlane {
     }
 
     /// Has the engines do something of which no guest knows, with the volume's own time limit.
-    pub(super) fn submit_for(&mut self, now: Instant, key: usize, op: Op<Memory>, asker: Asker) {
+    pub(super) fn submit_for(&mut self, now: Instant, key: usize, op: Op<Memory>, asker: Origin) {
         let volume = &self.volumes[key];
         let answer_by = match &asker {
-            Asker::Log(_, is_flush) => {
+            Origin::Log(_, is_flush) => {
                 volume.answer_log_by(now, !is_flush && !matches!(op, Op::Read { .. }))
             }
             _ => volume.answer_by(now),
@@ -490,22 +490,22 @@ impl DataPlane {
             }
         }
         match request.asker {
-            Asker::Guest(caller) => {
+            Origin::Guest(caller) => {
                 let body = reply.result.map(|answer| match answer {
                     Answer::Data(buffer) if request.kind != Kind::Other => Body::Data(buffer),
                     _ => Body::Done,
                 });
                 self.answer(caller, request.volume, body);
             }
-            Asker::Operator(what, answer) => {
+            Origin::Operator(what, answer) => {
                 let result = reply.result.map(drop).map_err(|error| failed(what, error));
                 let _ = answer.send(result);
             }
-            Asker::Doubt(span) if reply.result.is_err() => {
+            Origin::Doubt(span) if reply.result.is_err() => {
                 self.put_back_lost(now, request.volume, span);
             }
-            Asker::Doubt(_) => self.drops_for_return(request.volume),
-            Asker::Log(id, is_flush) => {
+            Origin::Doubt(_) => self.drops_for_return(request.volume),
+            Origin::Log(id, is_flush) => {
                 // A durable write may be a write and a flush.
                 let io = self.volumes.get(request.volume).map(|volume| &volume.io);
                 let sticks = io.is_some_and(|io| io.disk.sync_failure().is_some());
@@ -515,10 +515,10 @@ impl DataPlane {
                 }
                 self.writes.give(Event::EngineDone(id, reply.result));
             }
-            asker @ Asker::Warm(..) => {
+            asker @ Origin::Warm(..) => {
                 self.warm_read(now, request.volume, &asker, reply.result.is_ok());
             }
-            Asker::Mode => self.flushed_to_join(now, request.volume, reply.result.map(drop)),
+            Origin::Mode => self.flushed_to_join(now, request.volume, reply.result.map(drop)),
         }
         self.settle_writes(now, request.volume);
     }

@@ -86,7 +86,7 @@ pub(crate) struct Driver {
 
 /// A request in the engine's hands.
 struct Asked {
-    asker: Asker,
+    asker: Origin,
     name: &'static str,
     span: ByteSpan,
     /// Longest wait for its answer; zero: no bound.
@@ -97,7 +97,7 @@ struct Asked {
 
 /// Who waits for an answer.
 #[derive(Clone, Copy)]
-pub(crate) enum Asker {
+pub(crate) enum Origin {
     /// The poller, under this tag.
     Poll(u64),
     /// A call that has not returned yet.
@@ -126,7 +126,7 @@ impl Driver {
     pub(crate) fn submit(
         &mut self,
         volume: Volume,
-        asker: Asker,
+        asker: Origin,
         request: Request,
     ) -> Result<(), Error> {
         let attached = self.attached(volume)?;
@@ -154,7 +154,7 @@ impl Driver {
     /// Drops what is cached of a range of the volume of this key.
     fn drop_lost(&mut self, key: usize, volume: VolumeId, span: ByteSpan) {
         let asked = Asked {
-            asker: Asker::Lost(key),
+            asker: Origin::Lost(key),
             name: "invalidation",
             span,
             timeout: Duration::ZERO,
@@ -172,7 +172,7 @@ impl Driver {
         volume: Volume,
         request: Request,
     ) -> Result<Option<Buffer>, Error> {
-        self.submit(volume, Asker::Here, request)?;
+        self.submit(volume, Origin::Here, request)?;
         loop {
             self.act();
             if let Some(answer) = self.answered.take() {
@@ -297,11 +297,11 @@ impl Driver {
         self.finish(asker, span, result);
     }
 
-    fn finish(&mut self, asker: Asker, span: ByteSpan, result: Result<Option<Buffer>, Error>) {
+    fn finish(&mut self, asker: Origin, span: ByteSpan, result: Result<Option<Buffer>, Error>) {
         match asker {
-            Asker::Poll(tag) => self.done.push_back(Completion { tag, result }),
-            Asker::Here => self.answered = Some(result),
-            Asker::Lost(key) => {
+            Origin::Poll(tag) => self.done.push_back(Completion { tag, result }),
+            Origin::Here => self.answered = Some(result),
+            Origin::Lost(key) => {
                 self.dropping -= 1;
                 // The volume leaves, or its generation could not be raised.
                 if result.is_err() {

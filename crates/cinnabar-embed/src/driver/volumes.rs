@@ -1,6 +1,6 @@
 //! Volumes come and go.
 
-use super::{Asked, Asker, Driver, PendingCommand};
+use super::{Asked, Origin, Driver, PendingCommand};
 use crate::error::Error;
 use crate::options::VolumeOptions;
 use crate::request::Volume;
@@ -220,7 +220,7 @@ impl Driver {
             ranges = ranges.len(),
             "its server may have restarted; what is cached of writes that were not flushed is dropped"
         );
-        let drops = |asked: &Asked| matches!(asked.asker, Asker::Lost(of) if of == key);
+        let drops = |asked: &Asked| matches!(asked.asker, Origin::Lost(of) if of == key);
         let under_way = self.requests.iter().filter(|(_, asked)| drops(asked)).count();
         self.volumes[key].life.lost(ranges, under_way);
         self.drop_lost_ranges();

@@ -5,7 +5,7 @@ use super::{Asked, ClaimPlace, Claims, Writes, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::DataPlane;
-use crate::dataplane::requests::Asker;
+use crate::dataplane::requests::Origin;
 use crate::dataplane::volume::{Change, Volume};
 use cinnabar_backend::entropy;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
@@ -120,7 +120,7 @@ impl DataPlane {
             (Some(place), Some(running)) => {
                 running.ask(Asked::Flush(answer), Command::Drain(place));
             }
-            _ => self.submit_for(now, key, Op::Flush, Asker::Operator("flushing it", answer)),
+            _ => self.submit_for(now, key, Op::Flush, Origin::Operator("flushing it", answer)),
         }
     }
 

@@ -21,7 +21,7 @@ pub(super) use halves::Halves;
 pub(super) use open::{OpenFailed, open};
 
 use super::plane::DataPlane;
-use super::requests::Asker;
+use super::requests::Origin;
 use cinnabar_backend::Memory;
 use cinnabar_backend::write_memory::WriteMemory;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
@@ -285,7 +285,7 @@ impl DataPlane {
         let volume = key.and_then(|key| Some((key, self.volumes.get(key)?)));
         match volume.map(|(key, volume)| (key, volume.life.phase())) {
             Some((key, Phase::Serving)) => {
-                let asker = Asker::Log(id, matches!(op, Op::Flush));
+                let asker = Origin::Log(id, matches!(op, Op::Flush));
                 self.submit_for(now, key, op, asker);
             }
             Some((key, phase)) if phase == Phase::Attaching || self.volumes[key].is_renewed() => {
@@ -314,7 +314,7 @@ impl DataPlane {
             .is_some_and(|volume| volume.life.serving().is_some() && volume.takes_from_log());
         for Early { id, key, op, .. } in early {
             if serves {
-                let asker = Asker::Log(id, matches!(op, Op::Flush));
+                let asker = Origin::Log(id, matches!(op, Op::Flush));
                 self.submit_for(now, key, op, asker);
             } else {
                 self.writes.give(Event::EngineDone(id, Err(Failure::NoVolume)));

@@ -4,7 +4,7 @@ use super::{Asked, ClaimPlace, Claims, Subject, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::DataPlane;
-use crate::dataplane::requests::Asker;
+use crate::dataplane::requests::Origin;
 use crate::dataplane::volume::{Change, Volume};
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, ModeCause, VolumeMode};
 use cinnabar_driver::write_mode::{Failed, Step};
@@ -45,7 +45,7 @@ impl DataPlane {
             Step::Flush if self.has_late_requests(key) => {
                 self.flushed_to_join(now, key, Err(Failure::Io(IoError::TimedOut)));
             }
-            Step::Flush => self.submit_for(now, key, Op::Flush, Asker::Mode),
+            Step::Flush => self.submit_for(now, key, Op::Flush, Origin::Mode),
             Step::Joined(_) => self.has_joined(now, key),
             Step::Ask(command) => {
                 self.note_answered_alone(key);

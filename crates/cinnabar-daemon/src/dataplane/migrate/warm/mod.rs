@@ -17,7 +17,7 @@ use super::Moves;
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::DataPlane;
-use crate::dataplane::requests::Asker;
+use crate::dataplane::requests::Origin;
 use cinnabar_backend::{Memory, Proof};
 use cinnabar_config::messages::{VolumeMode, WarmSettings, WarmStatus};
 use cinnabar_engine::health::Health;
@@ -420,7 +420,7 @@ impl DataPlane {
             let door = Arc::clone(&warm.door);
             door.offer(first, from, into.clone());
             warm.reads += 1;
-            let asker = Asker::Warm(door, into.clone());
+            let asker = Origin::Warm(door, into.clone());
             let span = ByteSpan::new(first * BLOCK_BYTES, count * BLOCK_BYTES);
             if self.volumes[key].life.serving().is_some() {
                 self.submit_for(now, key, Op::Read { span, data: into }, asker);
@@ -435,10 +435,10 @@ impl DataPlane {
         &mut self,
         now: Instant,
         key: usize,
-        asker: &Asker,
+        asker: &Origin,
         ok: bool,
     ) {
-        let Asker::Warm(door, into) = asker else { return };
+        let Origin::Warm(door, into) = asker else { return };
         door.end_offer(into);
         let bytes = cinnabar_engine::RawMemory::len_bytes(into);
         let Some(warm) = self.warming(key).filter(|warm| Arc::ptr_eq(&warm.door, door)) else {
