@@ -1,7 +1,7 @@
 //! Volumes that are attached: by way of the write log, if they are in write-back mode or have writes
 //! there.
 
-use super::{Asked, Subject, Writes, refused};
+use super::{PendingCommand, Subject, Writes, refused};
 use crate::dataplane::plane::DataPlane;
 use crate::dataplane::volume::{Change, Fault, Volume};
 use cinnabar_backend::disk::DiskKind;
@@ -108,7 +108,7 @@ impl DataPlane {
         let name = volume.config.name.clone();
         let running = self.writes.running()?;
         let command = Command::Attach { name, size_bytes, incarnation: 0 };
-        running.ask(Asked::Grow(subject, size_bytes, answer), command);
+        running.ask(PendingCommand::Grow(subject, size_bytes, answer), command);
         None
     }
 

@@ -1,7 +1,7 @@
 //! What operators ask of volumes in write-back mode, and what the stop asks of the log.
 
 use super::mode::AGAIN_AFTER;
-use super::{Asked, ClaimPlace, Claims, Writes, refused};
+use super::{PendingCommand, ClaimPlace, Claims, Writes, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::DataPlane;
@@ -118,7 +118,7 @@ impl DataPlane {
         let writes = &self.volumes[key].writes;
         match (writes.place().filter(|_| writes.has_joined()), self.writes.running()) {
             (Some(place), Some(running)) => {
-                running.ask(Asked::Flush(answer), Command::Drain(place));
+                running.ask(PendingCommand::Flush(answer), Command::Drain(place));
             }
             _ => self.submit_for(now, key, Op::Flush, Origin::Operator("flushing it", answer)),
         }
@@ -210,7 +210,7 @@ impl DataPlane {
         }
         running.going.push(name.to_owned());
         let command = Command::Remove { place, discard };
-        running.ask(Asked::Discard(claims, command.clone(), answer), command);
+        running.ask(PendingCommand::Discard(claims, command.clone(), answer), command);
         true
     }
 
@@ -228,7 +228,7 @@ impl DataPlane {
             // Should its device come back, it has no claim to the back end.
             Err(Refusal::Lost) => running.given_up.push(name),
             Err(Refusal::Busy) => {
-                let asked = Asked::Discard(claims, command.clone(), answer);
+                let asked = PendingCommand::Discard(claims, command.clone(), answer);
                 return running.later.push((after(now, AGAIN_AFTER), asked, command));
             }
             Err(refusal) => return self.has_gone(&name, answer, Err(refused(refusal))),
@@ -280,7 +280,7 @@ impl DataPlane {
     /// Makes everything in the log durable; false if there is none.
     pub(in super::super) fn close_log(&mut self) -> bool {
         let Some(running) = self.writes.running() else { return false };
-        running.ask(Asked::Close, Command::Close);
+        running.ask(PendingCommand::Close, Command::Close);
         true
     }
 

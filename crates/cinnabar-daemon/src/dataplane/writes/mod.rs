@@ -55,11 +55,11 @@ pub(super) struct Running {
     /// Keys of the volumes at the log's places.
     volumes: Vec<Option<usize>>,
     /// Commands in the log's hands.
-    asked: Slab<Asked>,
+    asked: Slab<PendingCommand>,
     /// Requests for volumes that the engines do not have yet, in order.
     early: Vec<Early>,
     /// Commands to be given at these times.
-    later: Vec<(Instant, Asked, Command)>,
+    later: Vec<(Instant, PendingCommand, Command)>,
     /// Volumes that waited for their back ends and are being taken out of the log.
     going: Vec<String>,
     /// Volumes whose writes were given up after the log's device had failed.
@@ -94,7 +94,7 @@ impl Subject {
 }
 
 /// Who waits for the log's answer to a command.
-enum Asked {
+enum PendingCommand {
     /// A volume's attach to the log.
     Attach(Subject),
     /// Another step of a volume's way into the log or out of it.
@@ -191,13 +191,13 @@ impl Running {
     fn forget_steps(&mut self, subject: Subject) {
         let asked = self.asked.iter_mut().map(|(_, asked)| asked);
         for asked in asked.chain(self.later.iter_mut().map(|(_, asked, _)| asked)) {
-            if matches!(asked, Asked::Step(of) if *of == subject) {
-                *asked = Asked::Nothing;
+            if matches!(asked, PendingCommand::Step(of) if *of == subject) {
+                *asked = PendingCommand::Nothing;
             }
         }
     }
 
-    fn ask(&mut self, asked: Asked, command: Command) {
+    fn ask(&mut self, asked: PendingCommand, command: Command) {
         let id = RequestId(self.asked.insert(asked) as u64);
         self.events.push(Event::Control(id, command));
     }
@@ -331,19 +331,19 @@ impl DataPlane {
     ) {
         let Some(running) = self.writes.running() else { return };
         match running.asked.remove(id.0 as usize) {
-            Asked::Attach(subject) => self.attached_at_log(now, subject, result),
-            Asked::Step(subject) => self.log_step_done(now, subject, result.map(drop)),
-            Asked::Grow(subject, size_bytes, answer) => {
+            PendingCommand::Attach(subject) => self.attached_at_log(now, subject, result),
+            PendingCommand::Step(subject) => self.log_step_done(now, subject, result.map(drop)),
+            PendingCommand::Grow(subject, size_bytes, answer) => {
                 self.log_has_grown(subject, size_bytes, result.map(drop), answer);
             }
-            Asked::Flush(answer) => {
+            PendingCommand::Flush(answer) => {
                 let _ = answer.send(result.map(drop).map_err(refused));
             }
-            Asked::Discard(claims, command, answer) => {
+            PendingCommand::Discard(claims, command, answer) => {
                 self.discarded(now, (claims, command, answer), result.map(drop));
             }
-            Asked::Nothing => {}
-            Asked::Close => self.log_closed(now, result.map(drop)),
+            PendingCommand::Nothing => {}
+            PendingCommand::Close => self.log_closed(now, result.map(drop)),
         }
     }
 }

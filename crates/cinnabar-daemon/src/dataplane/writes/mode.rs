@@ -1,6 +1,6 @@
 //! A volume's way into the write log and out of it: what each step asks for, and what comes of it.
 
-use super::{Asked, ClaimPlace, Claims, Subject, refused};
+use super::{PendingCommand, ClaimPlace, Claims, Subject, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::DataPlane;
@@ -50,13 +50,13 @@ impl DataPlane {
             Step::Ask(command) => {
                 self.note_answered_alone(key);
                 if let Some(running) = self.writes.running() {
-                    running.ask(Asked::Step(subject), command);
+                    running.ask(PendingCommand::Step(subject), command);
                 }
             }
             Step::AskLater(command) => {
                 if let Some(running) = self.writes.running() {
                     let at = after(now, AGAIN_AFTER);
-                    running.later.push((at, Asked::Step(subject), command));
+                    running.later.push((at, PendingCommand::Step(subject), command));
                 }
             }
             Step::Unclaim => {
@@ -77,7 +77,7 @@ impl DataPlane {
             incarnation: claims.claim.incarnation,
         };
         if let Some(running) = self.writes.running() {
-            running.ask(Asked::Attach(subject), command);
+            running.ask(PendingCommand::Attach(subject), command);
         }
     }
 
