@@ -2,7 +2,7 @@
 
 use super::extents;
 use super::job::Done;
-use super::task::{Progress, Slow, Step, Task};
+use super::task::{Progress, BlockingOp, Step, Task};
 use crate::disk::{self, Disk};
 use libc::iovec;
 use rustix::fd::{AsFd, AsRawFd};
@@ -56,11 +56,11 @@ pub(super) fn step(task: &mut Task, disk: &Disk) -> Result<usize, Errno> {
         Step::Allocate { mode, span } => {
             rustix::fs::fallocate(disk, mode, span.offset, span.len).map(|()| 0)
         }
-        Step::Slow { what, span } => {
+        Step::BlockingOp { what, span } => {
             match what {
-                Slow::Discard => disk::discard(disk, span.offset, span.len)?,
-                Slow::ZeroOut => disk::zero_out(disk, span.offset, span.len)?,
-                Slow::Extents => task.extents = extents::find(disk, span)?,
+                BlockingOp::Discard => disk::discard(disk, span.offset, span.len)?,
+                BlockingOp::ZeroOut => disk::zero_out(disk, span.offset, span.len)?,
+                BlockingOp::Extents => task.extents = extents::find(disk, span)?,
             }
             Ok(0)
         }

@@ -34,7 +34,7 @@ static ZEROS: LazyLock<Memory> = LazyLock::new(|| {
 pub(crate) struct Task {
     pub(super) token: u64,
     pub(crate) file: FileId,
-    method: Method,
+    method: SyscallPlan,
     /// Where the rest starts, and how long it is.
     at: u64,
     left: u64,
@@ -60,7 +60,7 @@ unsafe impl Send for Task {}
 
 /// How a job is being done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Method {
+enum SyscallPlan {
     Read,
     Write {
         fua: bool,
@@ -77,12 +77,12 @@ enum Method {
     /// Give room, and leave what is there (files).
     MakeRoom,
     /// Requests to a block device, and questions about extents.
-    Slow(Slow),
+    BlockingOp(BlockingOp),
 }
 
 /// What only a thread can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Slow {
+pub(super) enum BlockingOp {
     Discard,
     ZeroOut,
     Extents,
@@ -95,7 +95,7 @@ pub(super) enum Step<'a> {
     Write { offset: u64, iovecs: &'a [iovec], dsync: bool },
     Sync,
     Allocate { mode: FallocateFlags, span: ByteSpan },
-    Slow { what: Slow, span: ByteSpan },
+    BlockingOp { what: BlockingOp, span: ByteSpan },
 }
 
 /// A task as one thing, for code that carries it out elsewhere.
@@ -126,7 +126,7 @@ impl Task {
         let mut task = Self {
             token: job.token,
             file: job.file,
-            method: Method::Flush,
+            method: SyscallPlan::Flush,
             at: 0,
             left: 0,
             iovecs: SmallVec::new(),
@@ -140,11 +140,11 @@ impl Task {
         };
         let progress = match job.op {
             JobOp::Read { offset, pages, data } => {
-                task.take(Method::Read, offset, pages, data);
+                task.take(SyscallPlan::Read, offset, pages, data);
                 task.clamp_read(disk)
             }
             JobOp::Write { offset, pages, data, fua } => {
-                task.take(Method::Write { fua }, offset, pages, data);
+                task.take(SyscallPlan::Write { fua }, offset, pages, data);
                 task.check_end(disk)
             }
             JobOp::Flush => Progress::More,
@@ -152,8 +152,8 @@ impl Task {
                 span,
                 disk,
                 match disk.kind() {
-                    DiskKind::File | DiskKind::Server => Method::Punch { zeroing: false },
-                    DiskKind::Block => Method::Slow(Slow::Discard),
+                    DiskKind::File | DiskKind::Server => SyscallPlan::Punch { zeroing: false },
+                    DiskKind::Block => SyscallPlan::BlockingOp(BlockingOp::Discard),
                 },
             ),
             JobOp::WriteZeroes { span, may_punch } => task.range(
@@ -161,25 +161,25 @@ impl Task {
                 disk,
                 match disk.kind() {
                     DiskKind::File | DiskKind::Server if may_punch => {
-                        Method::Punch { zeroing: true }
+                        SyscallPlan::Punch { zeroing: true }
                     }
-                    DiskKind::File | DiskKind::Server => Method::ZeroRange,
-                    DiskKind::Block => Method::Slow(Slow::ZeroOut),
+                    DiskKind::File | DiskKind::Server => SyscallPlan::ZeroRange,
+                    DiskKind::Block => SyscallPlan::BlockingOp(BlockingOp::ZeroOut),
                 },
             ),
-            JobOp::MakeRoom { span } => match task.range(span, disk, Method::MakeRoom) {
+            JobOp::MakeRoom { span } => match task.range(span, disk, SyscallPlan::MakeRoom) {
                 // A device has its room.
                 Progress::More if disk.kind() != DiskKind::File => Progress::End(Ok(())),
                 progress => progress,
             },
-            JobOp::Extents { span } => task.range(span, disk, Method::Slow(Slow::Extents)),
+            JobOp::Extents { span } => task.range(span, disk, SyscallPlan::BlockingOp(BlockingOp::Extents)),
         };
         (task, progress)
     }
 
     fn take(
         &mut self,
-        method: Method,
+        method: SyscallPlan,
         offset: u64,
         mut pages: Vec<MetaPage>,
         data: Slices<Memory>,
@@ -235,14 +235,14 @@ impl Task {
         let size = disk.size_bytes();
         if self.at > size || self.left > size - self.at {
             Progress::End(Err(Errno::INVAL))
-        } else if self.left == 0 && self.method != (Method::Write { fua: true }) {
+        } else if self.left == 0 && self.method != (SyscallPlan::Write { fua: true }) {
             Progress::End(Ok(()))
         } else {
             Progress::More
         }
     }
 
-    fn range(&mut self, span: ByteSpan, disk: &Disk, method: Method) -> Progress {
+    fn range(&mut self, span: ByteSpan, disk: &Disk, method: SyscallPlan) -> Progress {
         (self.method, self.at, self.left) = (method, span.offset, span.len);
         self.check_end(disk)
     }
@@ -252,26 +252,26 @@ impl Task {
         let (span, piece) = (ByteSpan::new(self.at, self.left), self.piece());
         let keep = FallocateFlags::KEEP_SIZE;
         match self.method {
-            Method::Read => Step::Read { offset: self.at, iovecs: self.rest() },
+            SyscallPlan::Read => Step::Read { offset: self.at, iovecs: self.rest() },
             // Nothing to write, but durably: that is a flush.
-            Method::Write { .. } if self.left == 0 => Step::Sync,
-            Method::Write { fua } => {
+            SyscallPlan::Write { .. } if self.left == 0 => Step::Sync,
+            SyscallPlan::Write { fua } => {
                 let dsync = fua && !self.flushes_after;
                 Step::Write { offset: self.at, iovecs: self.rest(), dsync }
             }
-            Method::WriteZeros => {
+            SyscallPlan::WriteZeros => {
                 Step::Write { offset: self.at, iovecs: self.rest(), dsync: false }
             }
-            Method::Flush => Step::Sync,
-            Method::Punch { .. } => {
+            SyscallPlan::Flush => Step::Sync,
+            SyscallPlan::Punch { .. } => {
                 Step::Allocate { mode: keep | FallocateFlags::PUNCH_HOLE, span: piece }
             }
-            Method::MakeRoom => Step::Allocate { mode: keep, span: piece },
-            Method::ZeroRange => {
+            SyscallPlan::MakeRoom => Step::Allocate { mode: keep, span: piece },
+            SyscallPlan::ZeroRange => {
                 Step::Allocate { mode: keep | FallocateFlags::ZERO_RANGE, span: piece }
             }
-            Method::Slow(Slow::Extents) => Step::Slow { what: Slow::Extents, span },
-            Method::Slow(what) => Step::Slow { what, span: piece },
+            SyscallPlan::BlockingOp(BlockingOp::Extents) => Step::BlockingOp { what: BlockingOp::Extents, span },
+            SyscallPlan::BlockingOp(what) => Step::BlockingOp { what, span: piece },
         }
     }
 
@@ -288,15 +288,15 @@ impl Task {
             _ if self.remote => false,
             Step::Read { .. } => disk.starts_without_waiting(false),
             Step::Write { .. } => disk.starts_without_waiting(true),
-            Step::Sync | Step::Allocate { .. } | Step::Slow { .. } => false,
+            Step::Sync | Step::Allocate { .. } | Step::BlockingOp { .. } => false,
         }
     }
 
     /// Whether it may take long: discards and zeroes.
     pub(super) fn is_heavy(&self) -> bool {
-        matches!(self.method, Method::Punch { .. } | Method::ZeroRange | Method::WriteZeros)
-            || self.method == Method::MakeRoom
-            || matches!(self.method, Method::Slow(Slow::Discard | Slow::ZeroOut))
+        matches!(self.method, SyscallPlan::Punch { .. } | SyscallPlan::ZeroRange | SyscallPlan::WriteZeros)
+            || self.method == SyscallPlan::MakeRoom
+            || matches!(self.method, SyscallPlan::BlockingOp(BlockingOp::Discard | BlockingOp::ZeroOut))
     }
 
     /// A piece of it, so that a call lasts moments and not minutes.
@@ -308,18 +308,18 @@ impl Task {
     pub(crate) fn whole(&self) -> Whole {
         let span = ByteSpan::new(self.at, self.left);
         match self.method {
-            Method::Read => Whole::Read { span },
-            Method::Write { .. } if self.left == 0 => Whole::Flush,
-            Method::Write { fua } => Whole::Write { span, fua },
-            Method::WriteZeros => Whole::Write { span, fua: false },
-            Method::Flush => Whole::Flush,
-            Method::Punch { zeroing: false } | Method::Slow(Slow::Discard) => Whole::Trim { span },
-            Method::Punch { zeroing: true } => Whole::WriteZeroes { span, may_punch: true },
-            Method::ZeroRange | Method::Slow(Slow::ZeroOut) => {
+            SyscallPlan::Read => Whole::Read { span },
+            SyscallPlan::Write { .. } if self.left == 0 => Whole::Flush,
+            SyscallPlan::Write { fua } => Whole::Write { span, fua },
+            SyscallPlan::WriteZeros => Whole::Write { span, fua: false },
+            SyscallPlan::Flush => Whole::Flush,
+            SyscallPlan::Punch { zeroing: false } | SyscallPlan::BlockingOp(BlockingOp::Discard) => Whole::Trim { span },
+            SyscallPlan::Punch { zeroing: true } => Whole::WriteZeroes { span, may_punch: true },
+            SyscallPlan::ZeroRange | SyscallPlan::BlockingOp(BlockingOp::ZeroOut) => {
                 Whole::WriteZeroes { span, may_punch: false }
             }
-            Method::Slow(Slow::Extents) => Whole::Extents { span },
-            Method::MakeRoom => unreachable!("on a server this ends when it begins"),
+            SyscallPlan::BlockingOp(BlockingOp::Extents) => Whole::Extents { span },
+            SyscallPlan::MakeRoom => unreachable!("on a server this ends when it begins"),
         }
     }
 
@@ -330,17 +330,17 @@ impl Task {
 
     /// Whether it is a copy of at most `bytes` bytes, or less work, on a file in memory.
     pub(super) fn is_copy(&self, bytes: u64) -> bool {
-        matches!(self.method, Method::Read | Method::Write { .. } | Method::Flush)
+        matches!(self.method, SyscallPlan::Read | SyscallPlan::Write { .. } | SyscallPlan::Flush)
             && self.left <= bytes
     }
 
     /// Takes the result of the call that [`step`](Self::step) named: bytes for a transfer.
     pub(super) fn advance(&mut self, result: Result<usize, Errno>) -> Progress {
         match (result, self.method) {
-            (Ok(count), Method::Read | Method::Write { .. } | Method::WriteZeros) => {
+            (Ok(count), SyscallPlan::Read | SyscallPlan::Write { .. } | SyscallPlan::WriteZeros) => {
                 self.moved(count)
             }
-            (Ok(_), Method::Flush | Method::Slow(Slow::Extents)) => Progress::End(Ok(())),
+            (Ok(_), SyscallPlan::Flush | SyscallPlan::BlockingOp(BlockingOp::Extents)) => Progress::End(Ok(())),
             (Ok(_), _) => self.piece_done(),
             (Err(Errno::INTR | Errno::AGAIN), _) => {
                 self.retries = self.retries.saturating_add(1);
@@ -366,7 +366,7 @@ impl Task {
         }
         if count == 0 {
             // The file was cut off below its size, or the medium takes no more.
-            let errno = if self.method == Method::Read { Errno::NODATA } else { Errno::IO };
+            let errno = if self.method == SyscallPlan::Read { Errno::NODATA } else { Errno::IO };
             return Progress::End(Err(errno));
         }
         assert!(count as u64 <= self.left, "the kernel moved more than it was given");
@@ -385,28 +385,28 @@ impl Task {
             }
         }
         if self.left == 0 {
-            let flush = self.flushes_after && self.method == (Method::Write { fua: true });
+            let flush = self.flushes_after && self.method == (SyscallPlan::Write { fua: true });
             return if flush { Progress::More } else { Progress::End(Ok(())) };
         }
-        if self.method == Method::WriteZeros && self.used == self.iovecs.len() {
+        if self.method == SyscallPlan::WriteZeros && self.used == self.iovecs.len() {
             self.lay_out_zeros();
         }
         Progress::More
     }
 
     /// The next cheaper-to-have, dearer-to-do way of the same thing.
-    fn fall_back(&mut self, method: Method) -> Progress {
+    fn fall_back(&mut self, method: SyscallPlan) -> Progress {
         match method {
             // A hint that isn't taken; room that is there, or is not, when it is written.
-            Method::Punch { zeroing: false } | Method::Slow(Slow::Discard) | Method::MakeRoom => {
+            SyscallPlan::Punch { zeroing: false } | SyscallPlan::BlockingOp(BlockingOp::Discard) | SyscallPlan::MakeRoom => {
                 Progress::End(Ok(()))
             }
-            Method::Punch { zeroing: true } => {
-                self.method = Method::ZeroRange;
+            SyscallPlan::Punch { zeroing: true } => {
+                self.method = SyscallPlan::ZeroRange;
                 Progress::More
             }
-            Method::ZeroRange => {
-                self.method = Method::WriteZeros;
+            SyscallPlan::ZeroRange => {
+                self.method = SyscallPlan::WriteZeros;
                 self.lay_out_zeros();
                 Progress::More
             }
@@ -427,7 +427,7 @@ impl Task {
         Self {
             token: 0,
             file: FileId(u32::MAX),
-            method: Method::Flush,
+            method: SyscallPlan::Flush,
             at: 0,
             left: 0,
             iovecs: SmallVec::new(),

@@ -281,7 +281,7 @@ fn entry_for(task: &Task, fd: types::Fd) -> squeue::Entry {
                 .rw_flags(if dsync { libc::RWF_DSYNC } else { 0 })
                 .build()
         }
-        Step::Sync | Step::Allocate { .. } | Step::Slow { .. } => {
+        Step::Sync | Step::Allocate { .. } | Step::BlockingOp { .. } => {
             unreachable!("what waits goes to the workers")
         }
     }
