@@ -9,7 +9,7 @@ use cinnabar_engine::{IoOp, Slices};
 
 /// What an I/O is, for a model and for a log.
 #[derive(Clone, Copy, Debug)]
-pub struct What {
+pub struct IoInfo {
     /// What to call it.
     pub name: &'static str,
     /// How a slow device sees it.
@@ -35,8 +35,8 @@ pub enum Work {
 }
 
 /// The engine's operation as work for the port.
-pub fn translate(op: IoOp<Memory>) -> (What, Work) {
-    let what = |name, kind, offset, len| What { name, kind, offset, len };
+pub fn translate(op: IoOp<Memory>) -> (IoInfo, Work) {
+    let what = |name, kind, offset, len| IoInfo { name, kind, offset, len };
     let (what, op) = match op {
         IoOp::Read { offset, data } => {
             let what = what("read", OpKind::Read, offset, bytes(&data));

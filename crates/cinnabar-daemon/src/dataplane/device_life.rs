@@ -12,7 +12,7 @@ use super::patience::silence_max;
 use super::plane::DataPlane;
 use super::replace::SILENCE_MAX;
 use cinnabar_backend::Disk;
-use cinnabar_backend::work::What;
+use cinnabar_backend::work::IoInfo;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_config::status::report::why;
 use cinnabar_driver::device_life::{DeviceBusy, DeviceError};
@@ -170,7 +170,7 @@ impl DataPlane {
 
     /// What is under way on it ends when it ends; nothing new is begun. One that was in use before is given
     /// up already, whatever a thread that is late says of it.
-    pub(super) fn give_up_hanging_device(&mut self, disk: &Weak<Disk>, what: What) {
+    pub(super) fn give_up_hanging_device(&mut self, disk: &Weak<Disk>, what: IoInfo) {
         if self.cache.hangs || self.stop.is_some() || !self.cache.is(disk) {
             return;
         }

@@ -20,7 +20,7 @@ use super::warnings::{Warnings, io_failed};
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::model::OpKind;
 use cinnabar_backend::port::{Extent, Port};
-use cinnabar_backend::work::{What, Work, pages_of, translate};
+use cinnabar_backend::work::{IoInfo, Work, pages_of, translate};
 use cinnabar_backend::{Disk, Done, FileId, Job, JobOp, Memory, port};
 use cinnabar_driver::ShardIo;
 use cinnabar_driver::health_news::HealthNews;
@@ -82,7 +82,7 @@ pub(super) enum IoEvent {
     /// What is allocated; `None` if it can't be told, or not in time.
     Extents(Caller, Option<Vec<Extent>>),
     /// This cache device does not answer. Another one may have taken its place when that is heard.
-    Hangs(Weak<Disk>, What),
+    Hangs(Weak<Disk>, IoInfo),
     /// A volume that leaves has no I/O here any more.
     Quiet(usize),
     /// To be proved, for this I/O of the volume.
@@ -99,7 +99,7 @@ pub(super) struct Io {
     volume: Option<usize>,
     /// Where it goes.
     file: FileId,
-    what: What,
+    what: IoInfo,
     /// Of one that has waited for its turn.
     seat: Option<Seat>,
 }
@@ -204,7 +204,7 @@ impl IoTable {
         now: Instant,
         (owner, seat): (Owner, Option<Seat>),
         key: usize,
-        what: What,
+        what: IoInfo,
         op: JobOp,
     ) {
         let (file, volume) = self.volume(key);
@@ -216,7 +216,7 @@ impl IoTable {
     }
 
     /// Asks the models of a volume's backend. Without them, or if they let it through: true.
-    fn is_carried_out(&mut self, now: Instant, io: usize, key: usize, what: What) -> bool {
+    fn is_carried_out(&mut self, now: Instant, io: usize, key: usize, what: IoInfo) -> bool {
         let verdict = self.volume(key).1.judge(now, what.kind, what.offset, what.len);
         let Some(verdict) = verdict else { return true };
         self.ios.delay(io, Instant(verdict.complete_at_ns), verdict.error);
@@ -229,7 +229,7 @@ impl IoTable {
     /// Asks a volume's file what is allocated, for a client.
     pub(super) fn ask_extents(&mut self, now: Instant, key: usize, caller: Caller, span: ByteSpan) {
         let what =
-            What { name: "block status", kind: OpKind::Read, offset: span.offset, len: span.len };
+            IoInfo { name: "block status", kind: OpKind::Read, offset: span.offset, len: span.len };
         let (file, volume) = self.volume(key);
         let (file, bound) = (*file, volume.timeout);
         let io = self.insert(now, Owner::BlockStatus(caller), (Some(key), file), what, bound);
@@ -241,7 +241,7 @@ impl IoTable {
         now: Instant,
         owner: Owner,
         (volume, file): (Option<usize>, FileId),
-        what: What,
+        what: IoInfo,
         bound: Duration,
     ) -> usize {
         if let Some(key) = volume {
@@ -356,7 +356,7 @@ impl IoTable {
 
     pub(super) fn warn(&mut self, now: Instant, io: usize, errno: Errno) {
         if self.warnings.allow(now) {
-            let Io { volume, file: of, what: What { name, offset, len, .. }, .. } =
+            let Io { volume, file: of, what: IoInfo { name, offset, len, .. }, .. } =
                 self.ios.get(io).of;
             let devices = self.cache.iter().chain(self.log.iter().flatten()).chain(&self.left);
             let path = match volume {

@@ -9,7 +9,7 @@ use super::plane::DataPlane;
 use cinnabar_backend::disk::{DiskKind, Identity};
 use cinnabar_backend::model::OpKind;
 use cinnabar_backend::spec::Place;
-use cinnabar_backend::work::What;
+use cinnabar_backend::work::IoInfo;
 use cinnabar_backend::{BackendSpec, Disk};
 use cinnabar_config::messages::{QosGroupStatus, VolumeConfig, VolumeQosStatus};
 use cinnabar_driver::qos_queue::{Turn, turns_of_left};
@@ -199,7 +199,7 @@ impl VolumeQos {
     }
 
     /// Who asks for an I/O that waits for its turn; `None`: it does not wait.
-    pub(super) fn client(&self, what: &What) -> Option<ClientId> {
+    pub(super) fn client(&self, what: &IoInfo) -> Option<ClientId> {
         if !self.group.is_active() || self.left.load(Relaxed) {
             return None;
         }
@@ -287,7 +287,7 @@ fn destage_settings(State { settings, hurried }: State, destages: bool) -> Setti
 }
 
 /// What an operation counts as.
-pub(super) fn op_of(what: &What) -> Op {
+pub(super) fn op_of(what: &IoInfo) -> Op {
     let length = u32::try_from(what.len).unwrap_or(u32::MAX);
     match what.kind {
         OpKind::Read => Op::Read { length },

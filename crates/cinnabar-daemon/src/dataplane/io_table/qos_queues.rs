@@ -5,7 +5,7 @@ use crate::dataplane::data_thread::ThreadMessage;
 use crate::dataplane::qos::{Group, op_of};
 use cinnabar_backend::JobOp;
 use cinnabar_backend::model::OpKind;
-use cinnabar_backend::work::What;
+use cinnabar_backend::work::IoInfo;
 use cinnabar_driver::QosQueue;
 use cinnabar_driver::qos_queue::{Admission, QosPermit, Turn, QosRequest};
 use cinnabar_engine::mutant::Mutants;
@@ -28,7 +28,7 @@ pub(super) struct QosQueues {
 pub(super) struct Parked {
     pub(super) of: (u32, IoId),
     pub(super) key: usize,
-    pub(super) what: What,
+    pub(super) what: IoInfo,
     pub(super) op: JobOp,
 }
 

@@ -8,7 +8,7 @@ use crate::dataplane::data_thread::ThreadEvent;
 use crate::dataplane::plane::DataPlane;
 use crate::dataplane::worker::WorkerEvent;
 use cinnabar_backend::model::OpKind;
-use cinnabar_backend::work::What;
+use cinnabar_backend::work::IoInfo;
 use cinnabar_config::messages::{ByteRange, CommandErrorKind, IoMode, Message};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -67,7 +67,7 @@ fn a_device_is_not_given_up_for_what_hangs_on_the_one_before() {
     let rig = Rig::new(IoMode::Auto, &["vm1"]);
     let (mut plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
     let hear = |plane: &mut DataPlane, disk| {
-        let what = What { name: "write", kind: OpKind::Write, offset: 0, len: 4096 };
+        let what = IoInfo { name: "write", kind: OpKind::Write, offset: 0, len: 4096 };
         let hangs = ThreadEvent::Io(IoEvent::Hangs(disk, what));
         plane.heard.push(WorkerEvent::DataThread(1, hangs));
         plane.turn().expect("it goes on");
