@@ -5,7 +5,7 @@ use crate::crash::load::{Shared, read_all, run};
 use anyhow::{Context, Result, ensure};
 use e2e::books::Books;
 use e2e::daemon::noise;
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::nbd::Client;
 use e2e::stamps::ZEROS;
 use e2e::tools::{FIO, QEMU_IMG};
@@ -116,7 +116,7 @@ fn kills_while_extents_move() -> Result<()> {
 pub(crate) fn kills(site: &Site, config: &Config, kills: u64) -> Result<(u64, u64)> {
     let books = Books::new(1, DISK / 512, ZEROS);
     let shared = Shared::default();
-    let mut dice = Dice::new(77);
+    let mut rng = Rng::new(77);
     let (mut up, mut down) = (0, 0);
     for round in 0..kills {
         let daemon = site.serve(config)?;
@@ -127,8 +127,8 @@ pub(crate) fn kills(site: &Site, config: &Config, kills: u64) -> Result<(u64, u6
         }
         let connect = || Client::connect(&site.path("vm1.sock"), "vm1");
         read_all(&mut connect()?, &books).with_context(|| format!("after kill {round}"))?;
-        let time = Duration::from_millis(1500 + dice.below(1500));
-        let seeds = [dice.below(1 << 40), dice.below(1 << 40)];
+        let time = Duration::from_millis(1500 + rng.below(1500));
+        let seeds = [rng.below(1 << 40), rng.below(1 << 40)];
         let clients = [connect()?, connect()?];
         let moved = thread::scope(|scope| -> Result<(u64, u64)> {
             let guests: Vec<_> = clients
@@ -136,8 +136,8 @@ pub(crate) fn kills(site: &Site, config: &Config, kills: u64) -> Result<(u64, u6
                 .zip(seeds)
                 .map(|(client, seed)| {
                     let (books, shared) = (&books, &shared);
-                    let dice = Dice::new(seed);
-                    scope.spawn(move || run(client, books, shared, dice, Duration::ZERO))
+                    let rng = Rng::new(seed);
+                    scope.spawn(move || run(client, books, shared, rng, Duration::ZERO))
                 })
                 .collect();
             let until = Instant::now() + time;

@@ -10,7 +10,7 @@ use e2e::nbd::{Client, is_gone};
 use e2e::process::{Running, outcome, output};
 use e2e::tools::{LINTIAN, MMDEBSTRAP};
 use e2e::unit::Unit;
-use e2e::{MIB, Site, Status, binary, dice::Dice, stamps};
+use e2e::{MIB, Site, Status, binary, rng::Rng, stamps};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::UnixDatagram;
@@ -283,13 +283,13 @@ impl Load {
     fn drive(&self, socket: &Path) -> Result<()> {
         let mut client = Client::connect(socket, "vm1")?;
         let mut versions = vec![stamps::ZEROS; BLOCKS as usize];
-        let mut dice = Dice::new(7);
+        let mut rng = Rng::new(7);
         let mut next = 0;
         while !self.stop.load(SeqCst) {
             next += 1;
-            let block = dice.below(BLOCKS);
+            let block = rng.below(BLOCKS);
             let data = stamps::made(1, block * SECTORS, SECTORS, next);
-            let other = dice.below(BLOCKS);
+            let other = rng.below(BLOCKS);
             let mut step = |client: &mut Client| {
                 client.write(block * BLOCK, &data)?;
                 versions[block as usize] = next;

@@ -1,7 +1,7 @@
 //! A daemon under test: a folder of its own, a configuration, the process.
 
 use crate::control::{Status, get, is_ready};
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::process::{Running, output};
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
@@ -166,10 +166,10 @@ impl Site {
 
 /// `size` bytes that look random, the same for the same `seed`.
 pub fn noise(size: u64, seed: u64) -> Vec<u8> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut bytes = Vec::with_capacity(size as usize);
     while (bytes.len() as u64) < size {
-        bytes.extend_from_slice(&dice.roll().to_le_bytes());
+        bytes.extend_from_slice(&rng.roll().to_le_bytes());
     }
     bytes.truncate(size as usize);
     bytes

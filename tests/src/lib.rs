@@ -9,7 +9,7 @@ pub mod ceph;
 pub mod control;
 pub mod daemon;
 pub mod debian;
-pub mod dice;
+pub mod rng;
 pub mod disk_log;
 pub mod fio;
 pub mod kernel;

@@ -23,14 +23,14 @@ fn main() {
     let depth: u64 = next().parse().expect("a depth");
     let bytes: u64 = next().parse().expect("a size in bytes");
     let mut model = SimModel::new(spec, bytes);
-    let mut dice = 1_u64;
+    let mut rng = 1_u64;
     // When the next read of each of the `depth` readers begins.
     let mut free: BinaryHeap<Reverse<u64>> = (0..depth).map(|_| Reverse(0)).collect();
     let mut sum_ns = 0;
     for _ in 0..READS {
         let Reverse(now) = free.pop().expect("there is one for each reader");
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-        let offset = (dice >> 24) % (bytes / BLOCK) * BLOCK;
+        rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        let offset = (rng >> 24) % (bytes / BLOCK) * BLOCK;
         let done = model.schedule(now, OpKind::Read, offset, BLOCK).complete_at_ns;
         sum_ns += done - now;
         free.push(Reverse(done));

@@ -168,9 +168,9 @@ impl Lookups {
 
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let dice = self.0 >> 33;
-        let among = if dice.is_multiple_of(5) { PAGES } else { PAGES / 10 };
-        dice / 5 % among
+        let rng = self.0 >> 33;
+        let among = if rng.is_multiple_of(5) { PAGES } else { PAGES / 10 };
+        rng / 5 % among
     }
 }
 

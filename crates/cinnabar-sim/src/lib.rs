@@ -3,7 +3,7 @@
 //! Its driver moves version stamps instead of data and completes I/O in any order from a seed, media
 //! lose, tear and rot what is not durable, and an oracle judges every read.
 
-pub mod dice;
+pub mod rng;
 pub mod driver;
 pub mod faults;
 pub mod hosts;

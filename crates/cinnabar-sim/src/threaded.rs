@@ -39,8 +39,8 @@ struct IoTable<P> {
 
 impl<P> IoTable<P> {
     /// A thread's turn is over: what it has told is heard, or will be behind what is told next.
-    fn hear_of(&mut self, news: HealthNews, dice: u64) {
-        if self.late.is_none() && dice.is_multiple_of(2) {
+    fn hear_of(&mut self, news: HealthNews, rng: u64) {
+        if self.late.is_none() && rng.is_multiple_of(2) {
             self.late = Some(news);
             return;
         }
@@ -199,17 +199,17 @@ impl<P: Payload> Threaded<P> {
         let io_table = &mut desks[shard as usize];
         let IoTable { events, again, said, wake, .. } = io_table;
         *runs += 1;
-        let dice = mixed(*runs);
+        let rng = mixed(*runs);
         // A wake-up is a matter of the home, whichever thread brings events.
-        let home = *again || dice.is_multiple_of(2);
+        let home = *again || rng.is_multiple_of(2);
         let thread = pool.home(shard) + usize::from(!home);
-        let cut = |events: &mut Vec<Event<P>>, dice: u64| {
+        let cut = |events: &mut Vec<Event<P>>, rng: u64| {
             let len = events.len() as u64;
             events
-                .split_off(if dice.is_multiple_of(2) { len } else { dice / 2 % (len + 1) } as usize)
+                .split_off(if rng.is_multiple_of(2) { len } else { rng / 2 % (len + 1) } as usize)
         };
-        let at_end = cut(events, dice >> 8);
-        let during = cut(events, dice >> 32);
+        let at_end = cut(events, rng >> 8);
+        let during = cut(events, rng >> 32);
         *again = false;
         let news = Vec::new();
         let mut qos_queues = Doors { pool, now, actions, said, news, told: None, during, at_end };
@@ -221,7 +221,7 @@ impl<P: Payload> Threaded<P> {
         *wake = wake.take().into_iter().chain(known).min();
         actions.extend(known.map(Action::WakeAt));
         for (at, news) in (16..).zip(news) {
-            io_table.hear_of(news, dice >> at);
+            io_table.hear_of(news, rng >> at);
         }
     }
 

@@ -10,7 +10,7 @@
 
 pub mod analysis;
 pub mod compare;
-pub mod dice;
+pub mod rng;
 pub mod hits;
 pub mod holland;
 pub mod instant;

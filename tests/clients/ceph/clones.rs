@@ -4,7 +4,7 @@ use super::{CACHE, DISK, check, client, cluster, contents, image, started, volum
 use anyhow::{Context, Result, ensure};
 use e2e::ceph::{Cluster, FAST};
 use e2e::daemon::noise;
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::{Config, Daemon, MIB, Site, output, stamps};
 use serde_json::Value;
 use std::process::Command;
@@ -50,11 +50,11 @@ fn parent(daemon: &Daemon, name: &str) -> Result<Value> {
 
 /// As a guest that boots: pieces of several sizes here and there, some of them twice, in all the whole disk.
 fn boot(site: &Site, name: &str, seed: u64, expected: &[u8]) -> Result<()> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut guest = client(site, name)?;
     for _ in 0..200 {
-        let len = 512 << dice.below(8);
-        let at = dice.below((DISK - len) / 512) * 512;
+        let len = 512 << rng.below(8);
+        let at = rng.below((DISK - len) / 512) * 512;
         let found = guest.read(at, len as usize)?;
         ensure!(found == expected[at as usize..][..len as usize], "{name} differs at {at}");
     }
@@ -113,12 +113,12 @@ fn write_stamps(
     from: u64,
     mut disk: Vec<u8>,
 ) -> Result<Vec<u8>> {
-    let mut dice = Dice::new(from + number * 1000);
+    let mut rng = Rng::new(from + number * 1000);
     for version in from..from + 150 {
-        let sectors = 1 + dice.below(64);
-        let sector = dice.below(DISK / 512 - sectors);
+        let sectors = 1 + rng.below(64);
+        let sector = rng.below(DISK / 512 - sectors);
         let (at, len) = (sector * 512, sectors * 512);
-        let data = match dice.below(8) {
+        let data = match rng.below(8) {
             0 => {
                 guest.write_zeroes(at, len)?;
                 vec![0; len as usize]
@@ -135,7 +135,7 @@ fn write_stamps(
             }
         };
         disk[at as usize..][..len as usize].copy_from_slice(&data);
-        for around in [at.saturating_sub(BLOCK), dice.below(DISK / BLOCK - 40) * BLOCK] {
+        for around in [at.saturating_sub(BLOCK), rng.below(DISK / BLOCK - 40) * BLOCK] {
             let len = (len + 2 * BLOCK).min(DISK - around) as usize;
             let found = guest.read(around, len)?;
             let wrong = found.iter().zip(&disk[around as usize..]).position(|(a, b)| a != b);

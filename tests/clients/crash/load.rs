@@ -4,7 +4,7 @@
 
 use anyhow::{Context, Result};
 use e2e::books::{Books, Hold};
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::nbd::{Client, is_gone};
 use e2e::stamps::ZEROS;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -45,11 +45,11 @@ pub(crate) fn run(
     mut client: Client,
     books: &Books,
     shared: &Shared,
-    mut dice: Dice,
+    mut rng: Rng,
     pause: Duration,
 ) -> Result<()> {
     while !shared.stop.load(Ordering::Relaxed) {
-        let done = request(&mut client, books, shared, &mut dice);
+        let done = request(&mut client, books, shared, &mut rng);
         match done {
             Ok(Server::There) => shared.answered.fetch_add(1, Ordering::Relaxed),
             Ok(Server::Gone) => return Ok(()),
@@ -62,12 +62,12 @@ pub(crate) fn run(
     Ok(())
 }
 
-fn request(client: &mut Client, books: &Books, shared: &Shared, dice: &mut Dice) -> Result<Server> {
-    let kind = dice.below(100);
+fn request(client: &mut Client, books: &Books, shared: &Shared, rng: &mut Rng) -> Result<Server> {
+    let kind = rng.below(100);
     if kind < 3 {
         return answered(client.flush()).map(|(server, ())| server);
     }
-    let hold = some_place(books, dice);
+    let hold = some_place(books, rng);
     if kind < 48 {
         return read(client, &hold);
     }
@@ -90,16 +90,16 @@ fn request(client: &mut Client, books: &Books, shared: &Shared, dice: &mut Dice)
 }
 
 /// A place of a random size, most often a few blocks, often not on their bounds.
-fn some_place<'a>(books: &'a Books, dice: &mut Dice) -> Hold<'a> {
-    let sectors = match dice.below(10) {
+fn some_place<'a>(books: &'a Books, rng: &mut Rng) -> Hold<'a> {
+    let sectors = match rng.below(10) {
         0..3 => 8,
-        3..6 => 1 + dice.below(24),
-        6..9 => 8 * (1 + dice.below(8)),
-        _ => 8 * (1 + dice.below(32)),
+        3..6 => 1 + rng.below(24),
+        6..9 => 8 * (1 + rng.below(8)),
+        _ => 8 * (1 + rng.below(32)),
     };
     // A part of the volume is hot, as it is with guests.
-    let reach = if dice.below(4) == 0 { books.sectors() } else { books.sectors() / 4 };
-    let first = dice.below(reach - sectors);
+    let reach = if rng.below(4) == 0 { books.sectors() } else { books.sectors() / 4 };
+    let first = rng.below(reach - sectors);
     let first = if sectors.is_multiple_of(8) { first / 8 * 8 } else { first };
     books.hold(first..first + sectors)
 }

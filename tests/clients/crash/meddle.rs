@@ -3,7 +3,7 @@
 use super::load::Shared;
 use anyhow::{Context, Result};
 use e2e::books::Books;
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::stamps::SECTOR;
 use rustix::fs::{FlockOperation, flock};
 use std::fs::File;
@@ -39,7 +39,7 @@ pub(super) fn meddle(
     path: &Path,
     books: &Books,
     shared: &Shared,
-    dice: &mut Dice,
+    rng: &mut Rng,
     killed: Instant,
 ) -> Result<()> {
     let file = File::options().read(true).write(true).open(path)?;
@@ -48,19 +48,19 @@ pub(super) fn meddle(
     match how {
         Meddling::SoonInTail => {
             let tail = books.sectors() * SECTOR as u64;
-            file.write_all_at(&dice.roll().to_le_bytes(), tail)?;
+            file.write_all_at(&rng.roll().to_le_bytes(), tail)?;
         }
         Meddling::Replaced => {
             let other = path.with_extension("other");
             std::fs::copy(path, &other)?;
-            write_here_and_there(&File::options().write(true).open(&other)?, books, shared, dice)?;
+            write_here_and_there(&File::options().write(true).open(&other)?, books, shared, rng)?;
             std::fs::rename(&other, path)?;
         }
         Meddling::Grown => file.set_len(file.metadata()?.len() + TAIL_BYTES)?,
         Meddling::Late => {
             let over = WINDOW + Duration::from_millis(500);
             thread::sleep(over.saturating_sub(killed.elapsed()));
-            write_here_and_there(&file, books, shared, dice)?;
+            write_here_and_there(&file, books, shared, rng)?;
         }
     }
     Ok(())
@@ -70,11 +70,11 @@ fn write_here_and_there(
     file: &File,
     books: &Books,
     shared: &Shared,
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> Result<()> {
     for _ in 0..SPOTS {
-        let first = dice.below(books.sectors() / 4 - 16);
-        let hold = books.hold(first..first + 1 + dice.below(16));
+        let first = rng.below(books.sectors() / 4 - 16);
+        let hold = books.hold(first..first + 1 + rng.below(16));
         let version = shared.next_version();
         file.write_all_at(&hold.data(version), hold.offset())?;
         hold.acknowledged(version);

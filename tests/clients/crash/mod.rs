@@ -128,13 +128,13 @@ fn kill_once(
     let victim = (round % world.guests.len() as u64) as usize;
     if let Some(how) = meddling {
         tally.meddled += 1;
-        let World { guests, shared, dice, .. } = &mut *world;
+        let World { guests, shared, rng, .. } = &mut *world;
         let guest = &guests[victim];
-        meddle::meddle(how, &guest.path, &guest.books, shared, dice, killed)?;
+        meddle::meddle(how, &guest.path, &guest.books, shared, rng, killed)?;
     } else if round.is_multiple_of(2) {
         // Killed again while it finds out what is there, once or twice.
         for _ in 0..=round % 4 / 2 {
-            let later = Duration::from_millis(world.dice.below(60));
+            let later = Duration::from_millis(world.rng.below(60));
             world.start_and_kill(later)?;
             tally.kills += 1;
         }
@@ -238,7 +238,7 @@ fn while_evicting() -> Result<()> {
         let before = before_kill(&mut world, work).with_context(|| format!("round {round}"))?;
         tally.kills += 1;
         for _ in 0..round % 3 {
-            let later = Duration::from_millis(world.dice.below(60));
+            let later = Duration::from_millis(world.rng.below(60));
             world.start_and_kill(later)?;
             tally.kills += 1;
         }

@@ -4,7 +4,7 @@ use super::load::{self, Shared};
 use super::meddle::TAIL_BYTES;
 use anyhow::{Context, Result, ensure};
 use e2e::books::Books;
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::nbd::Client;
 use e2e::{Config, Daemon, MIB, Site, Status, Volume, stamps};
 use std::path::PathBuf;
@@ -37,7 +37,7 @@ pub(super) struct World {
     pub(super) site: Site,
     pub(super) guests: Vec<Guest>,
     pub(super) shared: Shared,
-    pub(super) dice: Dice,
+    pub(super) rng: Rng,
     config: Config,
     daemon: Option<Daemon>,
     notes: Vec<Note>,
@@ -100,8 +100,8 @@ impl World {
             std::fs::write(&path, data)?;
             guests.push(Guest { name, path, books: Books::new(number, sectors, first) });
         }
-        let dice = Dice::new(seed);
-        Ok(Self { site, guests, shared, dice, config, daemon: None, notes: Vec::new() })
+        let rng = Rng::new(seed);
+        Ok(Self { site, guests, shared, rng, config, daemon: None, notes: Vec::new() })
     }
 
     /// Adds a setting of the cache.
@@ -157,7 +157,7 @@ impl World {
     pub(super) fn work(&mut self, time: Duration, pause: Duration, end: End) -> Result<Before> {
         self.note()?;
         self.shared.stop.store(false, Ordering::Relaxed);
-        let seed = self.dice.roll();
+        let seed = self.rng.roll();
         let answered = self.shared.answered.load(Ordering::Relaxed);
         let clients = (0..GUESTS * CONNECTIONS)
             .map(|number| Ok((number, self.client(&self.guest_of(number).name)?)))
@@ -169,8 +169,8 @@ impl World {
                 .into_iter()
                 .map(|(number, client)| {
                     let books = &guests[(number % GUESTS) as usize].books;
-                    let dice = Dice::new(seed ^ number);
-                    scope.spawn(move || load::run(client, books, shared, dice, pause))
+                    let rng = Rng::new(seed ^ number);
+                    scope.spawn(move || load::run(client, books, shared, rng, pause))
                 })
                 .collect();
             let ended = watch(daemon, time, end, shared, &mut self.notes);

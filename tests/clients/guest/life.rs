@@ -5,7 +5,7 @@ use super::disk::{Attach, over_nbd, over_vhost_user};
 use super::machine::{Guest, Plan, wait_for};
 use super::pound::Pounding;
 use anyhow::{Context, Result, ensure};
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::{Config, Daemon, MIB, Site, Volume, output};
 use std::process::Command;
 use std::thread;
@@ -87,7 +87,7 @@ struct Life {
     config: Config,
     attach: Attach,
     daemon: Option<Daemon>,
-    dice: Dice,
+    rng: Rng,
     /// Files that are safe on the disk.
     files: u64,
     pound: Pounding,
@@ -103,8 +103,8 @@ impl Life {
             config = config.volume(attach(&site, name).configure(volume));
         }
         let pound = Pounding::new(POUND, 1);
-        let dice = Dice::new(seed);
-        let mut life = Self { site, config, attach, daemon: None, dice, files: 0, pound };
+        let rng = Rng::new(seed);
+        let mut life = Self { site, config, attach, daemon: None, rng, files: 0, pound };
         life.start_daemon()?;
         Ok(life)
     }
@@ -153,7 +153,7 @@ impl Life {
     }
 
     fn next_config(&mut self) -> Config {
-        let threads = 1 + self.dice.below(SHARDS);
+        let threads = 1 + self.rng.below(SHARDS);
         self.config.clone().cache_key(&format!("threads = {threads}"))
     }
 
@@ -161,13 +161,13 @@ impl Life {
     /// killed, too, wherever it has got to.
     fn kill_daemon(&mut self, guest: &Guest) -> Result<()> {
         self.wait_for_progress(guest)?;
-        thread::sleep(Duration::from_millis(self.dice.below(300)));
+        thread::sleep(Duration::from_millis(self.rng.below(300)));
         self.daemon.take().context("a daemon")?.crash()?;
-        thread::sleep(Duration::from_millis(self.dice.below(700)));
-        for _ in 0..self.dice.below(3) {
+        thread::sleep(Duration::from_millis(self.rng.below(700)));
+        for _ in 0..self.rng.below(3) {
             let config = self.next_config();
             let daemon = self.site.launch(&config)?;
-            thread::sleep(Duration::from_millis(self.dice.below(120)));
+            thread::sleep(Duration::from_millis(self.rng.below(120)));
             daemon.crash()?;
         }
         self.start_daemon()?;

@@ -8,7 +8,7 @@ use super::{config, role, token};
 use crate::crash::load::{self, Shared};
 use anyhow::{Context, Result, ensure};
 use e2e::books::Books;
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::nbd::Client;
 use e2e::{Config, Daemon, MIB, Site, Volume, daemon::free_port, stamps};
 use rustix::process::{Pid, Signal, kill_process};
@@ -59,7 +59,7 @@ struct World {
     image: PathBuf,
     books: Books,
     shared: Shared,
-    dice: Dice,
+    rng: Rng,
     /// Where the volume is.
     owner: usize,
     longest_s: f64,
@@ -82,7 +82,7 @@ impl World {
         let configs =
             [config(CACHE, [volume()], (a, b), &token), config(CACHE, [volume()], (b, a), &token)];
         let daemons = [Some(sites[0].serve(&configs[0])?), Some(sites[1].serve(&configs[1])?)];
-        let (books, dice) = (Books::new(1, sectors, first), Dice::new(1));
+        let (books, rng) = (Books::new(1, sectors, first), Rng::new(1));
         let (owner, longest_s) = (0, 0.0);
         let world = Self {
             sites,
@@ -91,7 +91,7 @@ impl World {
             image,
             books,
             shared,
-            dice,
+            rng,
             owner,
             longest_s,
             _folder: folder,
@@ -117,7 +117,7 @@ impl World {
         let mut clients = Vec::new();
         for &host in hosts {
             for _ in 0..CONNECTIONS {
-                clients.push((self.connect(host)?, Dice::new(self.dice.roll())));
+                clients.push((self.connect(host)?, Rng::new(self.rng.roll())));
             }
         }
         self.shared.stop.store(false, Ordering::Relaxed);
@@ -125,8 +125,8 @@ impl World {
         thread::scope(|scope| {
             let guests: Vec<_> = clients
                 .into_iter()
-                .map(|(client, dice)| {
-                    scope.spawn(move || load::run(client, books, shared, dice, Duration::ZERO))
+                .map(|(client, rng)| {
+                    scope.spawn(move || load::run(client, books, shared, rng, Duration::ZERO))
                 })
                 .collect();
             let done = meanwhile(self);

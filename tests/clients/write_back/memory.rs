@@ -4,7 +4,7 @@
 use super::chain::{Chain, DISK};
 use super::{SLOW, World, client, config, volume};
 use anyhow::{Context, Result, ensure};
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::output;
 use e2e::{Daemon, Site};
 use std::path::{Path, PathBuf};
@@ -41,7 +41,7 @@ impl Kept {
             config = config.volume(volume);
             chains.push((name, path, Chain::new(number, stride)));
         }
-        let world = World { site, config, chains, dice: Dice::new(seed) };
+        let world = World { site, config, chains, rng: Rng::new(seed) };
         Ok(Self { world, file, _folder: folder })
     }
 }

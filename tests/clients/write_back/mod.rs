@@ -10,7 +10,7 @@ use crate::Case;
 use crate::nbd_backend::loss::server::{ALL, Deed, FLUSH, Manner, SEND_FUA, Server};
 use anyhow::{Context, Result, ensure};
 use chain::{Chain, DISK};
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::nbd::Client;
 use e2e::tools::FIO;
 use e2e::{Config, Daemon, Fio, MIB, Site, Volume};
@@ -65,7 +65,7 @@ struct World {
     site: Site,
     config: Config,
     chains: Vec<(String, PathBuf, Chain)>,
-    dice: Dice,
+    rng: Rng,
 }
 
 impl World {
@@ -82,13 +82,13 @@ impl World {
             config = config.volume(volume(&name, &format!("{SLOW}file:{file}")));
             chains.push((name, path, Chain::new(number, stride)));
         }
-        Ok(Self { site, config, chains, dice: Dice::new(seed) })
+        Ok(Self { site, config, chains, rng: Rng::new(seed) })
     }
 
     /// Guests write for a moment, then `end` is done to the daemon under them.
     fn work(&mut self, daemon: Daemon, end: impl FnOnce(Daemon) -> Result<()>) -> Result<()> {
         let stop = AtomicBool::new(false);
-        let time = Duration::from_millis(20 + self.dice.below(500));
+        let time = Duration::from_millis(20 + self.rng.below(500));
         let mut clients = Vec::new();
         for (name, ..) in &self.chains {
             clients.push(client(&self.site, name)?);
@@ -201,14 +201,14 @@ fn server_that_forgets() -> Result<()> {
     let config = config().cache_key("shards = 3").cache_key("threads = 2").volume(backend);
     let daemon = site.serve(&config)?;
     let (stop, mut chain) = (AtomicBool::new(false), Chain::new(1, 3));
-    let mut dice = Dice::new(3);
+    let mut rng = Rng::new(3);
     let mut guest = client(&site, "vm1").with_context(|| daemon.running.log())?;
     let chain = thread::scope(|scope| {
         let writes = &stop;
         let worker = scope.spawn(move || chain.run(&mut guest, writes).map(|()| chain));
         let mut images = Vec::new();
         for _ in 0..RESTARTS {
-            thread::sleep(Duration::from_millis(20 + dice.below(150)));
+            thread::sleep(Duration::from_millis(20 + rng.below(150)));
             server.kill();
             images.push(server.durable());
             server.revive();

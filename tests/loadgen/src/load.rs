@@ -38,7 +38,7 @@ pub(crate) struct Measured {
 }
 
 /// Pseudorandom numbers (splitmix64).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct Rng(pub(crate) u64);
 
 impl Device {
     pub(crate) fn connect(socket: &Path, depth: usize, bytes: usize, poll: bool) -> Result<Self> {
@@ -68,11 +68,11 @@ impl Device {
     }
 
     /// Reads some blocks and compares them with a file.
-    pub(crate) fn compare(&mut self, file: &Path, dice: &mut Dice) -> Result<()> {
+    pub(crate) fn compare(&mut self, file: &Path, rng: &mut Rng) -> Result<()> {
         let file = std::fs::File::open(file).context("opening the file to compare with")?;
         let mut expected = vec![0; self.bytes];
         for _ in 0..COMPARED {
-            let offset = dice.below(self.blocks) * self.bytes as u64;
+            let offset = rng.below(self.blocks) * self.bytes as u64;
             self.submit(0, offset);
             self.wait(|_, _| {})?;
             file.read_exact_at(&mut expected, offset)?;
@@ -86,7 +86,7 @@ impl Device {
     }
 
     /// Keeps `depth` reads under way for this long.
-    pub(crate) fn run(&mut self, length: Duration, dice: &mut Dice) -> Result<Measured> {
+    pub(crate) fn run(&mut self, length: Duration, rng: &mut Rng) -> Result<Measured> {
         let mut latencies = Histogram::new_with_bounds(1, 60_000_000_000, 3)?;
         let mut operations = 0;
         let cpu = cpu_time();
@@ -94,7 +94,7 @@ impl Device {
         let end = begin + length;
         let mut under_way = 0;
         for slot in 0..self.started.len() {
-            self.submit(slot, dice.below(self.blocks) * self.bytes as u64);
+            self.submit(slot, rng.below(self.blocks) * self.bytes as u64);
             under_way += 1;
         }
         let mut again = Vec::with_capacity(under_way);
@@ -109,7 +109,7 @@ impl Device {
                 operations += again.len() as u64;
                 took = now - begin;
                 for slot in again.drain(..) {
-                    self.submit(slot, dice.below(self.blocks) * self.bytes as u64);
+                    self.submit(slot, rng.below(self.blocks) * self.bytes as u64);
                     under_way += 1;
                 }
             }
@@ -166,7 +166,7 @@ fn cpu_time() -> Duration {
     Duration::new(time.tv_sec.cast_unsigned(), time.tv_nsec.cast_unsigned() as u32)
 }
 
-impl Dice {
+impl Rng {
     fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;

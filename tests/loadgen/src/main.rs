@@ -45,12 +45,12 @@ fn main() -> Result<()> {
     let socket = args.socket.display();
     let mut device = load::Device::connect(&args.socket, args.depth, args.bytes, args.poll)
         .with_context(|| format!("connecting to {socket}"))?;
-    let mut dice = load::Dice(args.seed);
+    let mut rng = load::Rng(args.seed);
     if let Some(file) = &args.check {
-        device.compare(file, &mut dice).with_context(|| format!("reading from {socket}"))?;
+        device.compare(file, &mut rng).with_context(|| format!("reading from {socket}"))?;
     }
-    device.run(Duration::from_secs_f64(args.warm_up), &mut dice)?;
-    let measured = device.run(Duration::from_secs_f64(args.seconds), &mut dice)?;
+    device.run(Duration::from_secs_f64(args.warm_up), &mut rng)?;
+    let measured = device.run(Duration::from_secs_f64(args.seconds), &mut rng)?;
     println!("{}", measured.to_json());
     Ok(())
 }

@@ -6,7 +6,7 @@
 //! reported. So after a crash each sector must be of the last reported round, or later.
 
 use anyhow::{Context, Result, bail, ensure};
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::stamps::{self, SECTOR};
 use e2e::{MIB, stamps::ZEROS};
 use std::fs::File;
@@ -112,7 +112,7 @@ struct Slice<'a> {
     region: &'a Region,
     sectors: Range<u64>,
     versions: &'a mut [u64],
-    dice: Dice,
+    rng: Rng,
     buffer: Vec<u8>,
     requests: u64,
     slowest: Duration,
@@ -121,8 +121,8 @@ struct Slice<'a> {
 impl<'a> Slice<'a> {
     fn new(region: &'a Region, sectors: Range<u64>, versions: &'a mut [u64], seed: u64) -> Self {
         let buffer = vec![0; PIECE_MAX as usize * SECTOR + 2 * ALIGN];
-        let dice = Dice::new(seed + region.found.end() * 7919);
-        Self { region, sectors, versions, dice, buffer, requests: 0, slowest: Duration::ZERO }
+        let rng = Rng::new(seed + region.found.end() * 7919);
+        Self { region, sectors, versions, rng, buffer, requests: 0, slowest: Duration::ZERO }
     }
 
     /// Reads what is there, which must be of a version that may be there.
@@ -148,8 +148,8 @@ impl<'a> Slice<'a> {
     fn round(&mut self, version: u64) -> Result<()> {
         for sectors in self.pieces(true) {
             self.write(sectors.clone(), version)?;
-            let len = 1 + self.dice.below(PIECE_MAX.min(self.versions.len() as u64));
-            let first = self.dice.below(self.versions.len() as u64 - len + 1) + self.sectors.start;
+            let len = 1 + self.rng.below(PIECE_MAX.min(self.versions.len() as u64));
+            let first = self.rng.below(self.versions.len() as u64 - len + 1) + self.sectors.start;
             self.expect(first..first + len)?;
         }
         Ok(())
@@ -165,12 +165,12 @@ impl<'a> Slice<'a> {
         let mut pieces = Vec::new();
         let mut first = self.sectors.start;
         while first < self.sectors.end {
-            let end = (first + 1 + self.dice.below(PIECE_MAX)).min(self.sectors.end);
+            let end = (first + 1 + self.rng.below(PIECE_MAX)).min(self.sectors.end);
             pieces.push(first..end);
             first = end;
         }
         for last in (1..pieces.len()).rev().filter(|_| shuffled) {
-            pieces.swap(last, self.dice.below(last as u64 + 1) as usize);
+            pieces.swap(last, self.rng.below(last as u64 + 1) as usize);
         }
         pieces
     }
@@ -216,7 +216,7 @@ impl<'a> Slice<'a> {
     /// Where in the buffer a request lies: at any sector of a page, for guests do that, too.
     fn request(&mut self, sectors: &Range<u64>) -> (Range<usize>, u64) {
         self.requests += 1;
-        let misaligned = self.dice.below(2) * self.dice.below((ALIGN / SECTOR) as u64);
+        let misaligned = self.rng.below(2) * self.rng.below((ALIGN / SECTOR) as u64);
         let start = self.buffer.as_ptr().align_offset(ALIGN) + misaligned as usize * SECTOR;
         let len = (sectors.end - sectors.start) as usize * SECTOR;
         (start..start + len, sectors.start * SECTOR as u64)

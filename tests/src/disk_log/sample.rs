@@ -2,7 +2,7 @@
 
 use super::SECTOR;
 use super::format::Entry;
-use crate::dice::Dice;
+use crate::rng::Rng;
 
 /// A log as bytes, with `unit` bytes a sector.
 #[derive(Clone, Debug)]
@@ -52,13 +52,13 @@ impl Sample {
 
 /// A disk of so many sectors under random operations.
 pub(super) fn random(disk: u64, operations: u64, seed: u64) -> Sample {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut sample = Sample::new(SECTOR as usize);
     for number in 0..operations {
-        let first = dice.below(disk - 8);
-        let count = 1 + dice.below(8);
+        let first = rng.below(disk - 8);
+        let count = 1 + rng.below(8);
         let fill = number as u8 + 1;
-        match dice.below(10) {
+        match rng.below(10) {
             0 | 1 => sample.entry(0, 0, FLUSH, 0),
             2 => sample.write(first, count, FUA, fill),
             3 => sample.write(first, count, FLUSH, fill),

@@ -1,7 +1,7 @@
 //! Which part of the writes that no flush covers is on the disk after a power cut.
 
 use super::{Change, Entry};
-use crate::dice::Dice;
+use crate::rng::Rng;
 use std::ops::Range;
 
 /// One in so many pieces of several sectors is torn.
@@ -33,39 +33,39 @@ pub fn survivors(
     entries: &[Entry],
     window: Range<usize>,
     whole: &Range<u64>,
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> Vec<Piece> {
     let (begin, end) = (window.start, window.end);
     // Most often at the end: there is more to lose.
-    let cut = match dice.below(3) {
-        0 => begin + dice.below((end - begin) as u64 + 1) as usize,
+    let cut = match rng.below(3) {
+        0 => begin + rng.below((end - begin) as u64 + 1) as usize,
         _ => end,
     };
-    let percent = [10, 50, 90][dice.below(3) as usize];
+    let percent = [10, 50, 90][rng.below(3) as usize];
     let mut pieces = Vec::new();
     for (entry, found) in entries.iter().enumerate().take(cut).skip(begin) {
         let Some(change) = &found.change else { continue };
         if found.durable {
             pieces.push(Piece::whole(entry));
-        } else if dice.below(100) < percent {
+        } else if rng.below(100) < percent {
             let may_tear = change.range.end <= whole.start || whole.end <= change.range.start;
-            let is_torn = may_tear && change.sectors() > 1 && dice.below(TORN) == 0;
-            pieces.push(Piece { entry, sectors: is_torn.then(|| torn(change, dice)) });
+            let is_torn = may_tear && change.sectors() > 1 && rng.below(TORN) == 0;
+            pieces.push(Piece { entry, sectors: is_torn.then(|| torn(change, rng)) });
         }
     }
     pieces
 }
 
 /// Its begin, its end, or sectors here and there.
-fn torn(change: &Change, dice: &mut Dice) -> Vec<bool> {
+fn torn(change: &Change, rng: &mut Rng) -> Vec<bool> {
     let sectors = change.sectors();
-    let at = 1 + dice.below(sectors - 1);
-    let how = dice.below(3);
+    let at = 1 + rng.below(sectors - 1);
+    let how = rng.below(3);
     (0..sectors)
         .map(|sector| match how {
             0 => sector < at,
             1 => sector >= at,
-            _ => dice.below(2) == 0,
+            _ => rng.below(2) == 0,
         })
         .collect()
 }

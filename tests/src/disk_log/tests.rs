@@ -2,7 +2,7 @@
 
 use super::sample::{DISCARD, FLUSH, FUA, MARK, Sample, model, random};
 use super::{Change, DiskLog, Entry, Piece, Replay, SECTOR, entries_so_far, survivors};
-use crate::dice::Dice;
+use crate::rng::Rng;
 use anyhow::Result;
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -118,14 +118,14 @@ fn bad_logs_are_refused() {
 
 #[test]
 fn no_bytes_make_the_reader_panic() -> Result<()> {
-    let mut dice = Dice::new(7);
+    let mut rng = Rng::new(7);
     let (mut taken, mut refused) = (0, 0);
     for seed in 0..300 {
         let mut sample = random(DISK, 12, seed);
-        for _ in 0..=dice.below(4) {
+        for _ in 0..=rng.below(4) {
             let headers = sample.bytes.len() as u64 / 512;
-            let at = dice.below(headers) * 512 + dice.below(32);
-            sample.bytes[at as usize] = dice.roll() as u8;
+            let at = rng.below(headers) * 512 + rng.below(32);
+            sample.bytes[at as usize] = rng.roll() as u8;
         }
         let place = Place::new(&sample)?;
         match place.log() {
@@ -175,13 +175,13 @@ fn survivors_are_what_a_disk_may_hold() -> Result<()> {
         for point in replay.log().points() {
             replay.advance(point)?;
             let window = replay.log().window(point);
-            let mut dice = Dice::new(seed * 1000 + point as u64);
-            let pieces = survivors(&entries, window.clone(), &WHOLE, &mut dice);
+            let mut rng = Rng::new(seed * 1000 + point as u64);
+            let pieces = survivors(&entries, window.clone(), &WHOLE, &mut rng);
             let again = survivors(
                 &entries,
                 window.clone(),
                 &WHOLE,
-                &mut Dice::new(seed * 1000 + point as u64),
+                &mut Rng::new(seed * 1000 + point as u64),
             );
             assert_eq!(pieces, again, "the same seed, the same image");
             assert!(pieces.iter().all(|piece| window.contains(&piece.entry)));

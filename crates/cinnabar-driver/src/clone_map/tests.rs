@@ -8,9 +8,9 @@ const KIB: u64 = 1024;
 const OBJECT: u64 = 8 * KIB;
 
 /// Numbers that look random, the same for the same seed.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn below(&mut self, end: u64) -> u64 {
         self.0 =
             self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -75,17 +75,17 @@ fn a_map_is_bounded_and_objects_are_whole_blocks() {
 fn it_is_as_a_plain_list_of_objects() {
     let objects = 300;
     for seed in 0..20 {
-        let mut dice = Dice(seed);
-        let mut plain: Vec<bool> = (0..objects).map(|_| dice.below(8) == 0).collect();
+        let mut rng = Rng(seed);
+        let mut plain: Vec<bool> = (0..objects).map(|_| rng.below(8) == 0).collect();
         let own = (0..objects).filter(|object| plain[*object as usize]);
         let map = CloneMap::new(OBJECT, objects * OBJECT, own).expect("small");
         for _ in 0..400 {
-            let offset = dice.below(objects * OBJECT / 512) * 512;
-            let longest = 1 << dice.below(12);
-            let len = (1 + dice.below(longest)) * 512;
+            let offset = rng.below(objects * OBJECT / 512) * 512;
+            let longest = 1 << rng.below(12);
+            let len = (1 + rng.below(longest)) * 512;
             let len = len.min(objects * OBJECT - offset);
             let touched = (offset / OBJECT..=(offset + len - 1) / OBJECT).map(|at| at as usize);
-            if dice.below(40) == 0 {
+            if rng.below(40) == 0 {
                 map.begin_change(span(offset, len));
                 touched.for_each(|object| plain[object] = true);
             } else {
@@ -257,19 +257,19 @@ impl World {
 
 /// Says what was wrong, or how many reads were given to the parent.
 fn run(seed: u64, sets: Sets) -> Result<u64, String> {
-    let mut dice = Dice(seed);
-    let mut world = World::new(sets, dice.below(2) == 0);
+    let mut rng = Rng(seed);
+    let mut world = World::new(sets, rng.below(2) == 0);
     for _ in 0..300 {
         world.now += 1;
-        let block = dice.below(BLOCKS);
+        let block = rng.below(BLOCKS);
         let under_way = world.at_parent.len() as u64;
-        match dice.below(10) {
+        match rng.below(10) {
             0 => world.write(block),
             1..=4 => world.read(block),
-            5 | 6 if under_way > 0 => world.parent_answers(dice.below(under_way) as usize),
-            9 if dice.below(12) == 0 => world.crash(),
+            5 | 6 if under_way > 0 => world.parent_answers(rng.below(under_way) as usize),
+            9 if rng.below(12) == 0 => world.crash(),
             _ if !world.queues[block as usize].is_empty() => {
-                world.clone_answers(block, dice.below(4));
+                world.clone_answers(block, rng.below(4));
             }
             _ => {}
         }

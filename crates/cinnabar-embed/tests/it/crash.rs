@@ -5,7 +5,7 @@
 //! was under way, and it stays that.
 
 use crate::CHILD;
-use crate::rig::{Dice, MIB, Rig, idle, stamp};
+use crate::rig::{Rng, MIB, Rig, idle, stamp};
 use anyhow::{Context, Result, bail, ensure};
 use cinnabar_embed::{Buffer, Cache, Completion, Request, Start, Volume, Warmth};
 use std::io::{BufRead, BufReader, Write};
@@ -68,11 +68,11 @@ fn write_for_ever(rig: &Rig) -> Result<()> {
     let mut versions: Vec<u64> = (0..WRITTEN)
         .map(|block| version_of(block, &all[block as usize * 4096..][..4096]))
         .collect::<Result<_>>()?;
-    let mut dice = Dice(u64::from(std::process::id()));
+    let mut rng = Rng(u64::from(std::process::id()));
     let mut done: Vec<Completion> = Vec::new();
     loop {
         while cache.under_way() < DEPTH {
-            submit(&mut cache, volume, &mut versions, &mut dice)?;
+            submit(&mut cache, volume, &mut versions, &mut rng)?;
         }
         cache.poll(None, &mut done)?;
         for Completion { tag, result } in done.drain(..) {
@@ -89,13 +89,13 @@ pub(crate) fn submit(
     cache: &mut Cache,
     volume: Volume,
     versions: &mut [u64],
-    dice: &mut Dice,
+    rng: &mut Rng,
 ) -> Result<()> {
-    if dice.below(20) == 0 {
+    if rng.below(20) == 0 {
         return Ok(cache.submit(volume, 0, Request::Flush)?);
     }
-    let count = 1 + dice.below(4);
-    let first = dice.below(WRITTEN - count + 1);
+    let count = 1 + rng.below(4);
+    let first = rng.below(WRITTEN - count + 1);
     let range = first as usize..(first + count) as usize;
     // One version for the whole write, newer than any of its blocks'.
     let version = versions[range.clone()].iter().max().copied().unwrap_or_default() + 1;
@@ -106,7 +106,7 @@ pub(crate) fn submit(
     }
     say(&format!("begin {first} {count} {version}"));
     let tag = first << 40 | count << 32 | version;
-    let durable = dice.below(8) == 0;
+    let durable = rng.below(8) == 0;
     Ok(cache.submit(volume, tag, Request::Write { offset: first * 4096, data, durable })?)
 }
 
@@ -159,10 +159,10 @@ pub(crate) fn killed_at_any_moment() -> Result<()> {
     }
     cache.close()?;
     let mut found = vec![0; WRITTEN as usize];
-    let mut dice = Dice(2026);
+    let mut rng = Rng(2026);
     for round in 0..ROUNDS {
         let expected =
-            run_and_kill(CHILD, &rig, &found, Duration::from_millis(50 + dice.below(900)))?;
+            run_and_kill(CHILD, &rig, &found, Duration::from_millis(50 + rng.below(900)))?;
         found = look(&rig, &expected).with_context(|| format!("round {round}"))?;
     }
     Ok(())

@@ -5,7 +5,7 @@
 
 use crate::CHILD_REPLACING;
 use crate::crash::{BLOCKS, Expected, SIZE, content, run_and_kill, say, submit, version_of};
-use crate::rig::{DEVICE, Dice, Rig};
+use crate::rig::{DEVICE, Rng, Rig};
 use anyhow::{Context, Result, ensure};
 use cinnabar_embed::{Cache, Completion, NewDevice, Options, Volume, VolumeOptions};
 use std::path::Path;
@@ -40,12 +40,12 @@ fn replace_until_killed(rig: &Rig) -> Result<()> {
     let mut versions: Vec<u64> = (0..BLOCKS / 2)
         .map(|block| version_of(block, &all[block as usize * 4096..][..4096]))
         .collect::<Result<_>>()?;
-    let mut dice = Dice(u64::from(std::process::id()));
+    let mut rng = Rng(u64::from(std::process::id()));
     let mut done: Vec<Completion> = Vec::new();
     say("warm 0");
     for device in DEVICES.iter().rev().cycle() {
         for _ in 0..16 {
-            submit(&mut cache, volume, &mut versions, &mut dice)?;
+            submit(&mut cache, volume, &mut versions, &mut rng)?;
         }
         let new = NewDevice { size_bytes: Some(DEVICE), format: true, device: rig.path(device) };
         cache.replace(&new)?;
@@ -73,10 +73,10 @@ pub(crate) fn killed_while_its_device_is_replaced() -> Result<()> {
     }
     cache.close()?;
     let mut found = vec![0; BLOCKS as usize / 2];
-    let mut dice = Dice(2027);
+    let mut rng = Rng(2027);
     let mut replaced = 0;
     for round in 0..ROUNDS {
-        let after = Duration::from_millis(50 + dice.below(700));
+        let after = Duration::from_millis(50 + rng.below(700));
         let expected = run_and_kill(CHILD_REPLACING, &rig, &found, after)?;
         replaced += expected.replaced;
         let order = if round % 2 == 0 { [0, 1] } else { [1, 0] };

@@ -95,9 +95,9 @@ pub(crate) fn stamp(block: u64) -> [u8; 4096] {
 }
 
 /// Whatever is needed of pseudorandom numbers (splitmix64).
-pub(crate) struct Dice(pub(crate) u64);
+pub(crate) struct Rng(pub(crate) u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn below(&mut self, end: u64) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut x = self.0;

@@ -1,6 +1,6 @@
 //! Reads, writes, warmth and queues when all is well.
 
-use crate::rig::{Dice, MIB, Rig, idle, stamp};
+use crate::rig::{Rng, MIB, Rig, idle, stamp};
 use anyhow::{Result, ensure};
 use cinnabar_embed::{Buffer, Completion, Error, QUEUE_MAX, Request, Start, Warmth};
 use std::os::unix::fs::FileExt;
@@ -17,12 +17,12 @@ pub(crate) fn what_is_read_is_what_was_written() -> Result<()> {
     let mut model = std::fs::read(&path)?;
     let (mut cache, volume) = rig.open_with("data")?;
     ensure!(cache.size_bytes(volume)? == size);
-    let mut dice = Dice(1);
+    let mut rng = Rng(1);
     for step in 0..4000 {
-        let len = (1 + dice.below(40)) * 512;
-        let offset = dice.below((size - len) / 512 + 1) * 512;
+        let len = (1 + rng.below(40)) * 512;
+        let offset = rng.below((size - len) / 512 + 1) * 512;
         let range = offset as usize..(offset + len) as usize;
-        match dice.below(20) {
+        match rng.below(20) {
             0 => cache.flush(volume)?,
             1 => {
                 cache.write_zeroes(volume, offset, len)?;
@@ -34,7 +34,7 @@ pub(crate) fn what_is_read_is_what_was_written() -> Result<()> {
                 cache.write(volume, offset, &model[range])?;
             }
             3..=8 => {
-                let byte = dice.below(256) as u8;
+                let byte = rng.below(256) as u8;
                 model[range.clone()]
                     .iter_mut()
                     .enumerate()

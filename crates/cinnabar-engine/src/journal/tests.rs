@@ -212,13 +212,13 @@ fn a_rebase_of_volumes_alone_ends_when_the_last_of_them_is_durable() {
 /// Appends, writes, rebases and checkpoints, in an order drawn from a seed; gives the rebases.
 fn play(seed: u64, mutants: Mutants) -> u64 {
     let mut played = Played::new(mutants);
-    let mut dice = seed;
+    let mut rng = seed;
     for _ in 0..10_000 {
-        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
         // Some seeds make checkpoints that last long, some short ones.
-        match (dice >> 33) % 1000 {
+        match (rng >> 33) % 1000 {
             0 if played.making.is_none() => played.begin_checkpoint(),
-            1..=9 if (dice >> 50) % 8 < seed % 8 => {
+            1..=9 if (rng >> 50) % 8 < seed % 8 => {
                 played.end_checkpoint();
                 // In the same batch.
                 played.pump();

@@ -48,7 +48,7 @@ impl RadosPlace {
         let prefix = Connected::prefix(&connected.heads()?.header()?);
         let measured = |pool: &Pool, what: &str| {
             let (client, seed) = (connected.cluster.instance(), connected.cluster.instance());
-            let probe = Probe { pool, prefix: &prefix, client, dice: seed | 1 };
+            let probe = Probe { pool, prefix: &prefix, client, rng: seed | 1 };
             probe
                 .measure()
                 .map_err(|errno| connected.failed(&format!("measure the {what} pool"), errno))
@@ -67,7 +67,7 @@ struct Probe<'a> {
     pool: &'a Pool,
     prefix: &'a Prefix,
     client: u64,
-    dice: u64,
+    rng: u64,
 }
 
 impl Probe<'_> {
@@ -147,9 +147,9 @@ impl Probe<'_> {
 
     /// A number of Marsaglia's xorshift.
     fn roll(&mut self) -> u64 {
-        self.dice ^= self.dice << 13;
-        self.dice ^= self.dice >> 7;
-        self.dice ^= self.dice << 17;
-        self.dice
+        self.rng ^= self.rng << 13;
+        self.rng ^= self.rng >> 7;
+        self.rng ^= self.rng << 17;
+        self.rng
     }
 }

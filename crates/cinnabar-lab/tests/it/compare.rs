@@ -25,12 +25,12 @@ fn trace(site: &Site, name: &str, blocks: u64) {
     let (mut chance, mut cursor) = (1_u64, 0);
     for at in 0..16_000_u64 {
         chance = chance.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-        let dice = chance >> 33;
+        let rng = chance >> 33;
         let (volume, op, block) = if at.is_multiple_of(2) {
             cursor = (cursor + 4) % blocks;
             (0, "R", cursor)
         } else {
-            (1, if dice % 10 < 8 { "W" } else { "R" }, dice / 10 % blocks)
+            (1, if rng % 10 < 8 { "W" } else { "R" }, rng / 10 % blocks)
         };
         writeln!(text, "{},{volume},{op},{},16384", at * 500, block * 4096).expect("there is room");
     }

@@ -1,6 +1,6 @@
 //! Dividing room, against the exact programme.
 
-use crate::small_traces::Dice;
+use crate::small_traces::Rng;
 use cinnabar_policy::sizing::divide::{Utility, divide};
 
 /// What the exact programme can't beat by more.
@@ -28,17 +28,17 @@ fn value(utilities: &[Utility], sizes: &[usize]) -> f64 {
     utilities.iter().zip(sizes).map(|(utility, &size)| utility.at(size)).sum()
 }
 
-fn part(dice: &mut Dice) -> f64 {
-    f64::from(dice.below(1_000_000)) / 1e6
+fn part(rng: &mut Rng) -> f64 {
+    f64::from(rng.below(1_000_000)) / 1e6
 }
 
 /// A sum of what real curves are made of: hot sets, loops with their cliffs, noise; perhaps the
 /// price of room, so that it falls again.
-fn utility(dice: &mut Dice, units: usize) -> Utility {
+fn utility(rng: &mut Rng, units: usize) -> Utility {
     let mut values = vec![0.0; units + 1];
-    for _ in 0..=dice.below(4) {
-        let (kind, height) = (dice.below(3), part(dice).powi(3) * 1000.0);
-        let place = part(dice) * units as f64;
+    for _ in 0..=rng.below(4) {
+        let (kind, height) = (rng.below(3), part(rng).powi(3) * 1000.0);
+        let place = part(rng) * units as f64;
         for (size, value) in values.iter_mut().enumerate() {
             let size = size as f64;
             *value += match kind {
@@ -49,8 +49,8 @@ fn utility(dice: &mut Dice, units: usize) -> Utility {
             };
         }
     }
-    if dice.below(4) == 0 {
-        let price = part(dice) * 300.0 / units as f64;
+    if rng.below(4) == 0 {
+        let price = part(rng) * 300.0 / units as f64;
         values.iter_mut().enumerate().for_each(|(size, value)| *value -= price * size as f64);
     }
     Utility::free(values)
@@ -60,18 +60,18 @@ fn utility(dice: &mut Dice, units: usize) -> Utility {
 fn hull_and_lookahead_are_next_to_the_exact_programme() {
     let (mut worst, mut sum) = (0.0_f64, 0.0);
     for seed in 0..200 {
-        let mut dice = Dice::new(seed);
-        let volumes = 2 + dice.below(15);
+        let mut rng = Rng::new(seed);
+        let volumes = 2 + rng.below(15);
         let mut all = 0;
         let utilities: Vec<Utility> = (0..volumes)
             .map(|_| {
-                let units = 20 + dice.below(280) as usize;
+                let units = 20 + rng.below(280) as usize;
                 all += units;
-                utility(&mut dice, units)
+                utility(&mut rng, units)
             })
             .collect();
         // Up to 1800 units: the programme within is coarser than that.
-        let capacity = all * (5 + dice.below(70) as usize) / 100;
+        let capacity = all * (5 + rng.below(70) as usize) / 100;
         let sizes = divide(&utilities, capacity);
         assert!(sizes.iter().sum::<usize>() <= capacity, "seed {seed}");
         let best = best_value(&utilities, capacity);
@@ -87,15 +87,15 @@ fn hull_and_lookahead_are_next_to_the_exact_programme() {
 #[test]
 fn bounds_are_kept_and_cost_no_more_than_they_must() {
     for seed in 0..200 {
-        let mut dice = Dice::new(1_000 + seed);
-        let mut utilities: Vec<Utility> = (0..8).map(|_| utility(&mut dice, 60)).collect();
+        let mut rng = Rng::new(1_000 + seed);
+        let mut utilities: Vec<Utility> = (0..8).map(|_| utility(&mut rng, 60)).collect();
         for utility in &mut utilities {
-            utility.min = dice.below(12) as usize;
-            utility.max = utility.min + dice.below(80) as usize;
+            utility.min = rng.below(12) as usize;
+            utility.max = utility.min + rng.below(80) as usize;
             // A base value, so that nothing is divided by about zero.
             utility.values.iter_mut().for_each(|value| *value += 300.0);
         }
-        let capacity = 96 + dice.below(200) as usize;
+        let capacity = 96 + rng.below(200) as usize;
         let sizes = divide(&utilities, capacity);
         for (utility, size) in utilities.iter().zip(&sizes) {
             assert!((utility.min..=utility.max).contains(size), "seed {seed}");
@@ -112,8 +112,8 @@ fn bounds_are_kept_and_cost_no_more_than_they_must() {
 #[test]
 fn many_small_volumes_are_divided_as_well() {
     for seed in 0..5 {
-        let mut dice = Dice::new(seed);
-        let utilities: Vec<Utility> = (0..400).map(|_| utility(&mut dice, 60)).collect();
+        let mut rng = Rng::new(seed);
+        let utilities: Vec<Utility> = (0..400).map(|_| utility(&mut rng, 60)).collect();
         let capacity = 1_000 + 1_000 * seed as usize;
         let sizes = divide(&utilities, capacity);
         let best = best_value(&utilities, capacity);

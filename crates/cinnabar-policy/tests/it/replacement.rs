@@ -1,7 +1,7 @@
 //! Every policy under every way to write counts as its plain model does.
 
 use crate::naive::Naive;
-use crate::small_traces::{Dice, small_trace};
+use crate::small_traces::{Rng, small_trace};
 use cinnabar_policy::{Access, Counts, Future, Policy, Simulation, Writes, simulate};
 use std::collections::BTreeSet;
 use std::num::NonZeroU32;
@@ -50,7 +50,7 @@ fn counts(policy: Policy, capacity: u32, writes: Writes, trace: &[Access]) -> Co
 fn every_policy_counts_as_its_model() {
     for seed in 0..TRACES {
         let trace = small_trace(seed);
-        let capacity = 1 + Dice::new(seed).below(24);
+        let capacity = 1 + Rng::new(seed).below(24);
         for policy in Policy::ALL {
             for writes in Writes::ALL {
                 let mut both = [
@@ -79,7 +79,7 @@ fn nothing_that_caches_every_miss_beats_belady() {
     let mut better = 0;
     for seed in 0..TRACES {
         let trace = small_trace(seed);
-        let capacity = 1 + Dice::new(seed).below(24);
+        let capacity = 1 + Rng::new(seed).below(24);
         let misses = |policy| counts(policy, capacity, Writes::AsReads, &trace).misses;
         let best = misses(Policy::Belady);
         // LARC may pass a block by, so it is in another game.
@@ -94,12 +94,12 @@ fn nothing_that_caches_every_miss_beats_belady() {
 /// Long enough for rings to wrap, grow and be compacted many times over.
 #[test]
 fn a_long_trace_counts_as_its_model() {
-    let mut dice = Dice::new(7);
+    let mut rng = Rng::new(7);
     let mut trace = Vec::new();
     while trace.len() < 30_000 {
-        let (first, span) = (dice.below(900), 1 + dice.below(300));
+        let (first, span) = (rng.below(900), 1 + rng.below(300));
         for step in 0..span {
-            trace.push(Access::new(first + step / (1 + dice.below(2)), dice.below(3) == 0));
+            trace.push(Access::new(first + step / (1 + rng.below(2)), rng.below(3) == 0));
         }
     }
     for policy in Policy::ALL.into_iter().filter(|policy| *policy != Policy::Belady) {
@@ -115,8 +115,8 @@ fn a_long_trace_counts_as_its_model() {
 #[test]
 fn portions_count_as_the_whole() {
     for seed in 0..200 {
-        let (trace, mut dice) = (small_trace(seed), Dice::new(seed));
-        let capacity = NonZeroU32::new(1 + dice.below(24)).expect("a size");
+        let (trace, mut rng) = (small_trace(seed), Rng::new(seed));
+        let capacity = NonZeroU32::new(1 + rng.below(24)).expect("a size");
         for policy in Policy::ALL {
             for writes in Writes::ALL {
                 let future = Future::new(&trace, writes).expect("it is short");
@@ -124,7 +124,7 @@ fn portions_count_as_the_whole() {
                     .unwrap_or_else(|| Simulation::foreseeing(capacity, writes, &future));
                 let mut rest = &trace[..];
                 while !rest.is_empty() {
-                    let (portion, behind) = rest.split_at(rest.len().min(dice.below(40) as usize));
+                    let (portion, behind) = rest.split_at(rest.len().min(rng.below(40) as usize));
                     simulation.feed(portion);
                     rest = behind;
                 }

@@ -1,6 +1,6 @@
 //! Distances and curves against caches of every size, simulated one by one.
 
-use crate::small_traces::{Dice, small_trace};
+use crate::small_traces::{Rng, small_trace};
 use cinnabar_policy::reuse::{Distances, Mix, ReadOnlyCurves, WriteBackCurves};
 use cinnabar_policy::{Access, Policy, ReadOnly, WriteBack, Writes, simulate};
 use std::num::NonZeroU32;
@@ -52,14 +52,14 @@ fn curves_are_those_of_caches_of_every_size() {
 #[test]
 fn curves_of_long_traces_are_those_of_caches() {
     for (blocks, length) in [(50, 40_000), (3_000, 60_000)] {
-        let mut dice = Dice::new(u64::from(blocks));
+        let mut rng = Rng::new(u64::from(blocks));
         let mut trace = Vec::new();
         while trace.len() < length {
-            let (first, span) = (dice.below(blocks), 1 + dice.below(blocks / 4));
-            let write_percent = [0, 5, 80][dice.below(3) as usize];
+            let (first, span) = (rng.below(blocks), 1 + rng.below(blocks / 4));
+            let write_percent = [0, 5, 80][rng.below(3) as usize];
             trace.extend(
                 (first..first + span)
-                    .map(|block| Access::new(block % blocks, dice.below(100) < write_percent)),
+                    .map(|block| Access::new(block % blocks, rng.below(100) < write_percent)),
             );
         }
         let step = blocks as usize / 25;

@@ -1,6 +1,6 @@
 //! Sampled curves against exact ones, wherever a sample may not differ.
 
-use crate::small_traces::{Dice, small_trace};
+use crate::small_traces::{Rng, small_trace};
 use cinnabar_policy::reuse::SampledCurves;
 use cinnabar_policy::{Access, ReadOnly, Sampled, WriteBack};
 use std::num::NonZeroU32;
@@ -72,13 +72,13 @@ fn a_sample_of_everything_is_exact() {
 #[test]
 fn a_sample_that_shrank_is_one_that_was_small() {
     for seed in 0..300 {
-        let mut dice = Dice::new(seed);
-        let blocks = 200 + dice.below(200);
+        let mut rng = Rng::new(seed);
+        let blocks = 200 + rng.below(200);
         let mut trace: Vec<Access> = (0..blocks).map(|block| Access::new(block, false)).collect();
         let known = trace.len();
         for _ in 0..2_000 {
-            let (spread, write) = (1 + dice.below(blocks), dice.below(3) == 0);
-            trace.push(Access::new(dice.below(spread), write));
+            let (spread, write) = (1 + rng.below(blocks), rng.below(3) == 0);
+            trace.push(Access::new(rng.below(spread), write));
         }
         let room = NonZeroU32::new(40).expect("a size");
         let mut shrunk = Sampled::fixed_size(room, seed);

@@ -1,6 +1,6 @@
 //! Allocators against every division there is, on the curves of small traces.
 
-use crate::small_traces::{Dice, small_trace};
+use crate::small_traces::{Rng, small_trace};
 use cinnabar_policy::sizing::split::{meet, split};
 use cinnabar_policy::sizing::{
     Allocator, Goal, Intensity, Objective, Plan, Prices, Settings, Share, Units, Volume, Weighting,
@@ -41,7 +41,7 @@ fn volume(trace: &[Access], unit_blocks: u64, most: usize) -> Volume {
 /// Volumes of three small traces, and a capacity that is not enough for all.
 pub(crate) fn instance(seed: u64) -> (Vec<Volume>, usize) {
     let volumes = (0..3).map(|at| volume(&small_trace(seed * 3 + at), 4, 8)).collect();
-    (volumes, 3 + Dice::new(seed).below(9) as usize)
+    (volumes, 3 + Rng::new(seed).below(9) as usize)
 }
 
 /// Every way to divide `capacity` among three.
@@ -132,10 +132,10 @@ fn a_sampled_volume_is_an_exact_one() {
 #[test]
 fn splits_are_as_even_as_units_allow() {
     for seed in 0..500 {
-        let mut dice = Dice::new(seed);
-        let weights: Vec<f64> = (0..5).map(|_| f64::from(dice.below(10))).collect();
-        let caps: Vec<usize> = (0..5).map(|_| dice.below(30) as usize).collect();
-        let capacity = dice.below(100) as usize;
+        let mut rng = Rng::new(seed);
+        let weights: Vec<f64> = (0..5).map(|_| f64::from(rng.below(10))).collect();
+        let caps: Vec<usize> = (0..5).map(|_| rng.below(30) as usize).collect();
+        let capacity = rng.below(100) as usize;
         let sizes = split(&weights, &caps, capacity);
         let open = weights.iter().zip(&caps).filter(|(weight, _)| **weight > 0.0);
         let room: usize = open.map(|(_, cap)| cap).sum();
@@ -238,9 +238,9 @@ fn urd_chooses_size_and_policy_together() {
     let mut policies = Vec::new();
     for seed in 0..TRACES {
         let mut instance = instance(seed);
-        let mut dice = Dice::new(seed);
-        instance.0.iter_mut().for_each(|volume| volume.weight = f64::from(1 + dice.below(3)));
-        let prices = Prices { lambda_us: f64::from(dice.below(600)), ..PRICES };
+        let mut rng = Rng::new(seed);
+        instance.0.iter_mut().for_each(|volume| volume.weight = f64::from(1 + rng.below(3)));
+        let prices = Prices { lambda_us: f64::from(rng.below(600)), ..PRICES };
         let shares = urd::shares(&instance.0, instance.1, &Objective::of(prices));
         let sizes: Vec<usize> = shares.iter().map(|share| share.units).collect();
         let best = |volume: &Volume, units| {
@@ -265,7 +265,7 @@ fn a_budget_is_kept_and_well_spent() {
         let (volumes, capacity) = instance(seed);
         let free = urd::shares(&volumes, capacity, &Objective::of(PRICES));
         let wanted = urd::ssd_writes(&volumes, &free);
-        let budget = wanted * f64::from(Dice::new(seed).below(110)) / 100.0;
+        let budget = wanted * f64::from(Rng::new(seed).below(110)) / 100.0;
         let shares = urd::shares_within(&volumes, capacity, &Objective::of(PRICES), budget);
         assert!(urd::ssd_writes(&volumes, &shares) <= budget, "seed {seed}");
         assert!(shares.iter().map(|share| share.units).sum::<usize>() <= capacity, "seed {seed}");

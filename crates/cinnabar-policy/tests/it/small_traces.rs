@@ -3,9 +3,9 @@
 use cinnabar_policy::Access;
 
 /// Chance from a seed (splitmix64).
-pub(crate) struct Dice(u64);
+pub(crate) struct Rng(u64);
 
-impl Dice {
+impl Rng {
     pub(crate) fn new(seed: u64) -> Self {
         Self(seed)
     }
@@ -21,20 +21,20 @@ impl Dice {
 
 /// Up to 300 accesses of up to 30 blocks: pieces of loops, of a few hot blocks, and of anything.
 pub(crate) fn small_trace(seed: u64) -> Vec<Access> {
-    let mut dice = Dice::new(seed);
-    let blocks = 1 + dice.below(30);
-    let length = dice.below(300) as usize;
-    let write_percent = [0, 10, 50, 90][dice.below(4) as usize];
+    let mut rng = Rng::new(seed);
+    let blocks = 1 + rng.below(30);
+    let length = rng.below(300) as usize;
+    let write_percent = [0, 10, 50, 90][rng.below(4) as usize];
     let mut accesses = Vec::new();
     while accesses.len() < length {
-        let (kind, first) = (dice.below(3), dice.below(blocks));
-        for step in 0..dice.below(20) {
+        let (kind, first) = (rng.below(3), rng.below(blocks));
+        for step in 0..rng.below(20) {
             let block = match kind {
                 0 => (first + step) % blocks,
-                1 => (first + dice.below(3)) % blocks,
-                _ => dice.below(blocks),
+                1 => (first + rng.below(3)) % blocks,
+                _ => rng.below(blocks),
             };
-            accesses.push(Access::new(block, dice.below(100) < write_percent));
+            accesses.push(Access::new(block, rng.below(100) < write_percent));
         }
     }
     accesses

@@ -1,6 +1,6 @@
 //! Working sets of windows against sets.
 
-use crate::small_traces::{Dice, small_trace};
+use crate::small_traces::{Rng, small_trace};
 use cinnabar_policy::{Access, Sampled, WriteBack};
 use std::collections::BTreeMap;
 
@@ -17,13 +17,13 @@ fn counted(accesses: &[Access], reuses: u32) -> (u64, u64) {
 fn working_sets_are_those_of_the_window() {
     for seed in 0..2_000 {
         let trace = small_trace(seed);
-        let mut dice = Dice::new(seed);
-        let reuses = dice.below(4);
+        let mut rng = Rng::new(seed);
+        let reuses = rng.below(4);
         let mut sample = Sampled::fixed_rate(1.0, seed);
         sample.set_reuses_min(reuses as u8);
         let mut rest = trace.as_slice();
         while !rest.is_empty() {
-            let (window, more) = rest.split_at(rest.len().min(1 + dice.below(120) as usize));
+            let (window, more) = rest.split_at(rest.len().min(1 + rng.below(120) as usize));
             sample.extend(window.iter().map(|a| (u64::from(a.block()), a.is_write())));
             let found = sample.curves();
             assert_eq!((found.blocks, found.blocks_again), counted(window, reuses), "seed {seed}");

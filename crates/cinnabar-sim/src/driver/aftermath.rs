@@ -31,9 +31,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.steering.targets.extend(settled.iter().map(|(block, _)| (index, *block)));
             }
         }
-        let Steering { targets, dice, .. } = &mut self.steering;
+        let Steering { targets, rng, .. } = &mut self.steering;
         for at in 0..targets.len().min(TARGETS_MAX) {
-            let other = at as u64 + dice.below((targets.len() - at) as u64);
+            let other = at as u64 + rng.below((targets.len() - at) as u64);
             targets.swap(at, other as usize);
         }
         targets.truncate(TARGETS_MAX);
@@ -45,9 +45,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if steering.targets.is_empty() {
             return false;
         }
-        let at = steering.dice.below(steering.targets.len() as u64) as usize;
+        let at = steering.rng.below(steering.targets.len() as u64) as usize;
         let (volume, block) = steering.targets.swap_remove(at);
-        let wanted = steering.dice.pick(&[Wanted::Write, Wanted::Trim, Wanted::Zeroes]);
+        let wanted = steering.rng.pick(&[Wanted::Write, Wanted::Trim, Wanted::Zeroes]);
         let wanted = if wanted.is_allowed(&self.profile.features) { wanted } else { Wanted::Write };
         let sectors = self.profile.volumes[volume].sectors;
         let first = block * (BLOCK_BYTES / SECTOR_BYTES);
@@ -55,13 +55,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return true;
         }
         // A part of a block often leaves no copy of its own.
-        let partial = self.profile.features.partial && self.steering.dice.chance(0.5);
+        let partial = self.profile.features.partial && self.steering.rng.chance(0.5);
         let most = if partial { 1 } else { BLOCK_BYTES / SECTOR_BYTES };
         let bytes = most.min(sectors - first) * SECTOR_BYTES;
         let span = ByteSpan::new(first * SECTOR_BYTES, bytes);
         let plea = match wanted {
             Wanted::Trim => Plea::Trim(span, false),
-            Wanted::Zeroes => Plea::Zeroes(span, false, self.steering.dice.chance(0.5)),
+            Wanted::Zeroes => Plea::Zeroes(span, false, self.steering.rng.chance(0.5)),
             _ => Plea::Write(span, false),
         };
         self.demand_this(volume, plea)
@@ -69,15 +69,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Two mechanisms have met in a session that is to crash: it does so a little later.
     pub(super) fn crash_soon(&mut self) {
-        let most = self.steering.dice.pick(BATCHES.1);
-        self.fuse = Some(BATCHES.0 + self.steering.dice.below(most));
+        let most = self.steering.rng.pick(BATCHES.1);
+        self.fuse = Some(BATCHES.0 + self.steering.rng.below(most));
         self.steering.looks = true;
     }
 
     /// Until then more of those blocks change, so that what went wrong is written on.
     pub(super) fn stir(&mut self) {
         // Not in the next session: what is left is looked at first.
-        if self.steering.looks && self.steering.dice.chance(0.5) && self.crash_note.is_none() {
+        if self.steering.looks && self.steering.rng.chance(0.5) && self.crash_note.is_none() {
             self.hit_target();
         }
     }

@@ -52,7 +52,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let profile = self.profile.volumes[volume].clone();
         let (share_min_blocks, share_max_blocks) = self.shares();
         // Now and then a backend that could prove it once can't do so any more.
-        self.volumes[volume].forgetful = self.dice.chance(0.05);
+        self.volumes[volume].forgetful = self.rng.chance(0.05);
         if profile.proof && self.volumes[volume].forgetful {
             self.count.faults.add(Fault::ProofLost);
         }
@@ -359,13 +359,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if self.quota == 0 || self.volumes[volume].state() != State::Away {
             return;
         }
-        if self.features().forgets && self.dice.chance(0.3) {
+        if self.features().forgets && self.rng.chance(0.3) {
             return self.forget(volume);
         }
-        if self.features().recreations && self.dice.chance(0.2) {
+        if self.features().recreations && self.rng.chance(0.2) {
             self.recreate(volume);
         }
-        if self.dice.chance(0.4) {
+        if self.rng.chance(0.4) {
             self.write_behind(volume);
         }
         self.attach(volume);

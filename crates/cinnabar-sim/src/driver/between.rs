@@ -34,10 +34,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn between_sessions(&mut self) {
         self.pass_time();
         for volume in 0..self.volumes.len() {
-            if self.features().recreations && self.dice.chance(0.1) {
+            if self.features().recreations && self.rng.chance(0.1) {
                 self.recreate(volume);
             }
-            if self.dice.chance(0.3) {
+            if self.rng.chance(0.3) {
                 self.write_behind(volume);
             }
             if self.features().growth && self.waits.chance(0.1) {
@@ -46,20 +46,20 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         self.pass_time();
         if self.features().rot {
-            for _ in 0..self.dice.below(10) {
-                let rots = self.media.cache.rot(&mut self.dice);
+            for _ in 0..self.rng.below(10) {
+                let rots = self.media.cache.rot(&mut self.rng);
                 self.count.rotted += u64::from(rots);
                 self.count.faults.add_many(Fault::DataRot, u64::from(rots));
             }
         }
-        if self.features().metadata_rot && self.dice.chance(0.5) {
+        if self.features().metadata_rot && self.rng.chance(0.5) {
             self.rot_metadata();
         }
     }
 
     pub(super) fn rot_metadata(&mut self) {
-        for _ in 0..self.dice.pick(&[1, 1, 5]) {
-            let Some(block) = self.media.cache.rot_metadata(&mut self.dice) else { continue };
+        for _ in 0..self.rng.pick(&[1, 1, 5]) {
+            let Some(block) = self.media.cache.rot_metadata(&mut self.rng) else { continue };
             self.log.milestone(self.now, || format!("METADATA ROT in block {block}"));
             self.count.faults.add(Fault::MetadataRot);
         }
@@ -67,11 +67,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// Nothing, less than the window after a crash, or more.
     fn pass_time(&mut self) {
-        if self.features().clock_steps && self.dice.chance(0.3) {
+        if self.features().clock_steps && self.rng.chance(0.3) {
             self.set_clock_back();
         }
-        let longest = self.dice.pick(&[1, 1_000_000_000, 2_000_000_000, 20_000_000_000]);
-        let at = self.now.plus_ns(self.dice.below(longest));
+        let longest = self.rng.pick(&[1, 1_000_000_000, 2_000_000_000, 20_000_000_000]);
+        let at = self.now.plus_ns(self.rng.below(longest));
         self.advance(at);
     }
 
@@ -88,9 +88,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     pub(super) fn write_behind_at_will(&mut self, volume: usize) {
         let sectors = self.profile.volumes[volume].sectors;
-        for _ in 0..self.dice.within(1..4) {
-            let first = self.dice.below(sectors);
-            let count = self.dice.within(1..1 + (sectors - first).min(FOREIGN_SECTORS_MAX));
+        for _ in 0..self.rng.within(1..4) {
+            let first = self.rng.below(sectors);
+            let count = self.rng.within(1..1 + (sectors - first).min(FOREIGN_SECTORS_MAX));
             let foreign = self.foreign_write(volume, first, count);
             self.accounts[volume].foreign.push(foreign);
         }
@@ -140,7 +140,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.swap_device(parked);
         }
         let dead = self.media.cache.is_dead();
-        if device == Device::Away || dead && self.dice.chance(0.5) {
+        if device == Device::Away || dead && self.rng.chance(0.5) {
             self.park_device();
             return None;
         }
@@ -225,7 +225,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let setup = CacheSetup { shards, ..self.profile.setup };
         let format = self.factory.format(&setup, self.devices);
         // Now and then a used one, with all that an older session left on it.
-        let mut cache = if self.steering.dice.chance(0.5) {
+        let mut cache = if self.steering.rng.chance(0.5) {
             CacheDevice::formatted_over(&format, &self.media.cache)
         } else {
             CacheDevice::new(&format)

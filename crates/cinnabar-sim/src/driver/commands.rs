@@ -155,14 +155,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         self.volumes[volume].forgetting = false;
         // The operator's assertion holds: only now another writer writes.
-        if done && self.dice.chance(0.7) {
+        if done && self.rng.chance(0.7) {
             self.count.faults.add(Fault::ForeignAfterForget);
             self.write_behind_at_will(volume);
         }
         // It may stay away for a while: until then only the record of its end keeps it buried.
-        if done && self.dice.chance(0.5) {
-            if self.may_crash && self.dice.chance(0.5) {
-                self.fuse = Some(self.dice.below(3));
+        if done && self.rng.chance(0.5) {
+            if self.may_crash && self.rng.chance(0.5) {
+                self.fuse = Some(self.rng.below(3));
             }
             return self.soon(2_000_000_000, Item::Return(volume));
         }

@@ -46,10 +46,10 @@ pub(super) struct CrashNote {
 
 impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn crash(&mut self, stage: Stage) -> Result<(), Violation> {
-        let host = self.features().power_cuts && self.dice.chance(0.5);
+        let host = self.features().power_cuts && self.rng.chance(0.5);
         let host = self.steering.crash.take().unwrap_or(host);
         self.meet_crash(host);
-        let backends = self.features().backend_power_cuts && self.dice.chance(0.5);
+        let backends = self.features().backend_power_cuts && self.rng.chance(0.5);
         self.log.milestone(self.now, || {
             format!("CRASH while {stage:?}; host loses power: {host}, backends: {backends}")
         });
@@ -64,7 +64,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let tick = self.oracle.tick();
         self.media.crash(tick);
         if host {
-            let losses = self.media.cache.power_cut(&mut self.dice);
+            let losses = self.media.cache.power_cut(&mut self.rng);
             self.log.milestone(self.now, || format!("the cache device's losses: {losses:?}"));
             self.count.faults.add_many(Fault::LostBlock, losses.lost);
             self.count.faults.add_many(Fault::TornPage, losses.torn_pages);
@@ -196,21 +196,21 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The machine is gone: what it had under way happens or does not, part by part, now or late.
     fn land(&mut self, host: bool) {
-        let late = !host && self.dice.chance(0.5);
+        let late = !host && self.rng.chance(0.5);
         for mut flight in std::mem::take(&mut self.flights).into_values() {
             if flight.left {
                 continue;
             }
             if let (IoOp::BumpGeneration { held }, Some(backend)) =
                 (&flight.request().op, flight.transfer.backend())
-                && self.dice.chance(0.5)
+                && self.rng.chance(0.5)
             {
                 self.media.backends[backend].bump_generation(*held);
             }
             // Never handed to the kernel, or completed in the end.
-            let issued = self.dice.chance(0.7);
+            let issued = self.rng.chance(0.7);
             for part in std::mem::take(&mut flight.ahead) {
-                if !issued || self.dice.chance(0.2) || self.is_dead(flight.request().target) {
+                if !issued || self.rng.chance(0.2) || self.is_dead(flight.request().target) {
                     self.media.miss(&flight.transfer, part);
                 } else if late && flight.transfer.writes() {
                     self.land_late(&flight.transfer, part);
@@ -229,8 +229,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let kind = if to_cache { Fault::LateCacheWrite } else { Fault::LateBackendWrite };
         self.count.faults.add(kind);
         let number = self.number();
-        let longest = self.dice.pick(&[1_000_000, 500_000_000, LANDING_NS_MAX]);
-        let at = self.now.plus_ns(self.dice.below(longest));
+        let longest = self.rng.pick(&[1_000_000, 500_000_000, LANDING_NS_MAX]);
+        let at = self.now.plus_ns(self.rng.below(longest));
         self.late.insert(number, (at, transfer.clone(), part));
     }
 
@@ -263,9 +263,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     fn crash_backend(&mut self, backend: usize, power_cut: bool) -> Result<(), Violation> {
         let mut reverted = Vec::new();
-        if power_cut && self.dice.chance(0.7) {
+        if power_cut && self.rng.chance(0.7) {
             self.count.faults.add(Fault::BackendPowerCut);
-            reverted = self.media.backends[backend].power_cut(&mut self.dice);
+            reverted = self.media.backends[backend].power_cut(&mut self.rng);
             self.count.faults.add_many(Fault::RevertedSector, reverted.len() as u64);
             for &sector in &reverted {
                 let value = self.media.backends[backend].sector(sector);

@@ -7,7 +7,7 @@
 //! as often as any other, and what makes the second one begin is provoked: writes that invalidate cached
 //! blocks, one journal page each, fill the journal; misses fill the log.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::driver::world::{Halt, World};
 use crate::machine::Factory;
 use crate::pairs::{Incident, IoKind};
@@ -124,17 +124,17 @@ pub(super) struct Means {
 
 impl Duo {
     /// Two that can be provoked.
-    fn drill(dice: &mut Dice, now: Instant, means: Means) -> Self {
+    fn drill(rng: &mut Rng, now: Instant, means: Means) -> Self {
         loop {
-            let phase = |dice: &mut Dice| {
-                let some = dice.pick(DRILLED);
-                dice.pick(some)
+            let phase = |rng: &mut Rng| {
+                let some = rng.pick(DRILLED);
+                rng.pick(some)
             };
-            let (first, second) = if dice.chance(if means.doubtful { 0.8 } else { 0.6 }) {
+            let (first, second) = if rng.chance(if means.doubtful { 0.8 } else { 0.6 }) {
                 // Both write the journal's tail.
-                (dice.pick(SHARED.0), dice.pick(SHARED.1))
+                (rng.pick(SHARED.0), rng.pick(SHARED.1))
             } else {
-                (phase(dice), phase(dice))
+                (phase(rng), phase(rng))
             };
             let missing = |phase| match phase {
                 Phase::CheckpointPages | Phase::CheckpointFlush | Phase::CheckpointHead => {
@@ -149,22 +149,22 @@ impl Duo {
             };
             let (Some(one), Some(other)) = (whole(first), whole(second)) else { continue };
             // Now and then what is out of reach is tried all the same.
-            if one == other || (missing(first) || missing(second)) && dice.chance(0.95) {
+            if one == other || (missing(first) || missing(second)) && rng.chance(0.95) {
                 continue;
             }
-            let (times, crossing) = (dice.pick(&[1, 2, 2, 3]), dice.chance(0.75));
+            let (times, crossing) = (rng.pick(&[1, 2, 2, 3]), rng.chance(0.75));
             let (step, batches) = (Step::Awaited, 0);
             let all = (one, other);
             return Self { first, second, all, times, crossing, step, since: now, batches };
         }
     }
 
-    pub(super) fn draw(dice: &mut Dice, now: Instant) -> Self {
+    pub(super) fn draw(rng: &mut Rng, now: Instant) -> Self {
         loop {
             let mut mechanism = || {
-                let some = if dice.chance(0.6) { OF_METADATA } else { OTHERS };
-                let phases = dice.pick(some);
-                (dice.pick(phases), set_of(phases))
+                let some = if rng.chance(0.6) { OF_METADATA } else { OTHERS };
+                let phases = rng.pick(some);
+                (rng.pick(phases), set_of(phases))
             };
             let ((first, one), (second, other)) = (mechanism(), mechanism());
             // What waits for the same I/O can't be told apart by holding it up.
@@ -176,8 +176,8 @@ impl Duo {
                 first,
                 second,
                 all: (one, other),
-                times: dice.pick(&[1, 2, 3]),
-                crossing: dice.chance(0.5),
+                times: rng.pick(&[1, 2, 3]),
+                crossing: rng.chance(0.5),
                 step: Step::Awaited,
                 since: now,
                 batches: 0,
@@ -263,10 +263,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.count.duos += u64::from(as_wanted);
             let steering = &mut self.steering;
             let drill = std::mem::take(&mut steering.drilling);
-            let another = || Duo::draw(&mut steering.dice, self.now);
+            let another = || Duo::draw(&mut steering.rng, self.now);
             steering.duo = (!drill).then(another);
             let likely = if drill { 0.9 } else { 0.5 };
-            if as_wanted && self.steering.crashes && self.steering.dice.chance(likely) {
+            if as_wanted && self.steering.crashes && self.steering.rng.chance(likely) {
                 // What went wrong may need a few I/Os more to be durable.
                 self.crash_soon();
             }
@@ -302,7 +302,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// When an I/O that is held up is looked at again.
     pub(super) fn again_at(&mut self) -> Instant {
-        self.now.plus_ns(1 + self.steering.dice.below(AGAIN_NS_MAX))
+        self.now.plus_ns(1 + self.steering.rng.below(AGAIN_NS_MAX))
     }
 
     /// Something is done, perhaps, that lets the awaited phase begin.
@@ -314,7 +314,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let may = self.quota > 0 || steering.drilling;
         // Nothing else is to do in a drill.
         let likely = if steering.drilling { 0.8 } else { likely };
-        if !may || steering.provocations == 0 || !steering.dice.chance(likely) {
+        if !may || steering.provocations == 0 || !steering.rng.chance(likely) {
             return;
         }
         match phase {
@@ -322,7 +322,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 self.order_rarely(Incident::Detach);
             }
             Phase::Recording | Phase::Reserving | Phase::Sweeping => {
-                let incident = self.steering.dice.pick(&[Incident::Detach, Incident::Attach]);
+                let incident = self.steering.rng.pick(&[Incident::Detach, Incident::Attach]);
                 self.order_rarely(incident);
             }
             Phase::Draining | Phase::Replacing | Phase::Reopening | Phase::NoDevice => {
@@ -347,16 +347,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 
     fn order_rarely(&mut self, incident: Incident) {
-        if self.steering.dice.chance(0.1) {
+        if self.steering.rng.chance(0.1) {
             self.order(incident);
         }
     }
 
     /// A few small requests at once, beside those of the guests.
     fn provoke_by(&mut self, some: &[Wanted]) {
-        for _ in 0..self.steering.dice.pick(&[1, 2, 6]) {
-            let wanted = self.steering.dice.pick(some);
-            let volume = self.steering.dice.below(self.volumes.len() as u64) as usize;
+        for _ in 0..self.steering.rng.pick(&[1, 2, 6]) {
+            let wanted = self.steering.rng.pick(some);
+            let volume = self.steering.rng.below(self.volumes.len() as u64) as usize;
             if self.steering.provocations > 0 && self.demand_small(volume, wanted) {
                 self.steering.provocations -= 1;
             }
@@ -372,14 +372,14 @@ impl<F: Factory<Stamped>> World<'_, F> {
             if self.is_loading() {
                 self.await_load()?;
             }
-        } else if self.steering.duo.is_none() || self.steering.dice.chance(skipped) {
+        } else if self.steering.duo.is_none() || self.steering.rng.chance(skipped) {
             return Ok(());
         }
         let means = self.means(false);
         let steering = &mut self.steering;
         match &mut steering.duo {
             Some(duo) if goes_on => (duo.since, duo.batches) = (self.now, 0),
-            duo => *duo = Some(Duo::drill(&mut steering.dice, self.now, means)),
+            duo => *duo = Some(Duo::drill(&mut steering.rng, self.now, means)),
         }
         self.take_aim();
         self.steering.provocations = DRILL_PROVOCATIONS_MAX;
@@ -392,7 +392,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             self.pump(|world| world.steering.duo.is_none() || world.agenda.next_at().is_none())?;
         }
         self.steering.drilling = false;
-        self.steering.duo = Some(Duo::draw(&mut self.steering.dice, self.now));
+        self.steering.duo = Some(Duo::draw(&mut self.steering.rng, self.now));
         Ok(())
     }
 
@@ -401,13 +401,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn begin_duos(&mut self) {
         self.steering.provocations = PROVOCATIONS_MAX;
         let doubtful = self.crash_note.is_some();
-        self.steering.starting = self.steering.dice.chance(if doubtful { 0.9 } else { 0.5 });
+        self.steering.starting = self.steering.rng.chance(if doubtful { 0.9 } else { 0.5 });
         let means = self.means(doubtful);
-        let (dice, now) = (&mut self.steering.dice, self.now);
+        let (rng, now) = (&mut self.steering.rng, self.now);
         self.steering.duo = Some(if self.steering.starting {
-            Duo::drill(dice, now, means)
+            Duo::drill(rng, now, means)
         } else {
-            Duo::draw(dice, now)
+            Duo::draw(rng, now)
         });
     }
 

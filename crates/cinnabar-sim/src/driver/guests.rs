@@ -1,6 +1,6 @@
 //! Guests: their volumes, what they submit, and what becomes of it.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::driver::agenda::Item;
 use crate::driver::log::sectors_of;
 use crate::driver::replay::Ledger;
@@ -78,9 +78,9 @@ pub(super) struct Volume {
 }
 
 impl Volume {
-    pub(super) fn new(dice: &mut Dice, profile: &VolumeProfile) -> Self {
+    pub(super) fn new(rng: &mut Rng, profile: &VolumeProfile) -> Self {
         Self {
-            guest: Guest::new(dice, profile.guest.clone(), profile.sectors, profile.read_only),
+            guest: Guest::new(rng, profile.guest.clone(), profile.sectors, profile.read_only),
             life: None,
             forgetting: false,
             mode: profile.mode,
@@ -233,7 +233,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if self.is_loading() {
             self.count.paths.add(Path::RequestsWhileLoading);
         }
-        let heard = attached || leaving && self.features().refusals && self.dice.chance(0.2);
+        let heard = attached || leaving && self.features().refusals && self.rng.chance(0.2);
         // What was asked beside its slots leaves none behind.
         let beside = self.volumes[volume].slots > self.volumes[volume].guest.profile().depth;
         if self.quota == 0 || !heard || beside {
@@ -243,7 +243,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.quota -= 1;
         self.count.requests += 1;
         let growing = self.is_growing(volume);
-        let refusal = self.volumes[volume].guest.refusal(&mut self.dice);
+        let refusal = self.volumes[volume].guest.refusal(&mut self.rng);
         if let Some(refusal) = refusal.filter(|_| !growing) {
             let failure = if attached { Failure::Invalid } else { Failure::NoVolume };
             self.submit_nonsense(volume, refusal.span, refusal.trim, failure);
@@ -252,13 +252,13 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let refusal = (!attached).then_some(Failure::NoVolume);
         if self.profile.volumes[volume].read_only
             && self.features().refusals
-            && self.dice.chance(0.03)
+            && self.rng.chance(0.03)
         {
-            let plea = self.volumes[volume].guest.forbidden(&mut self.dice);
+            let plea = self.volumes[volume].guest.forbidden(&mut self.rng);
             self.submit(volume, plea, refusal.or(Some(Failure::ReadOnly)));
             return;
         }
-        let plea = self.volumes[volume].guest.next(&mut self.dice);
+        let plea = self.volumes[volume].guest.next(&mut self.rng);
         let number = self.submit(volume, plea, refusal);
         self.await_answer(volume, number);
     }
@@ -268,7 +268,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if !self.takes(volume, wanted) {
             return false;
         }
-        let plea = self.volumes[volume].guest.asks(&mut self.steering.dice, wanted);
+        let plea = self.volumes[volume].guest.asks(&mut self.steering.rng, wanted);
         self.quota -= 1;
         self.demand_this(volume, plea)
     }
@@ -278,7 +278,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if !self.takes(volume, wanted) {
             return false;
         }
-        let plea = self.volumes[volume].guest.asks_little(&mut self.steering.dice, wanted);
+        let plea = self.volumes[volume].guest.asks_little(&mut self.steering.rng, wanted);
         self.demand_this(volume, plea)
     }
 

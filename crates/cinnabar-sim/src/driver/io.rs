@@ -1,6 +1,6 @@
 //! I/O under way: when its parts happen, when it completes, and whether it fails.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::driver::agenda::Item;
 use crate::driver::log::{Place, sectors_of};
 use crate::driver::world::World;
@@ -64,11 +64,11 @@ impl Flight {
     }
 
     /// A part of it happens; of one that will fail, perhaps.
-    fn happen(&mut self, units: Range<usize>, media: &mut Media, dice: &mut Dice) {
+    fn happen(&mut self, units: Range<usize>, media: &mut Media, rng: &mut Rng) {
         let refused = self.result == Err(IoError::Unsupported);
         if self.request().target == Target::Cache && media.cache.is_dead() {
             media.miss(&self.transfer, units);
-        } else if self.result.is_ok() || !refused && dice.chance(0.5) {
+        } else if self.result.is_ok() || !refused && rng.chance(0.5) {
             media.effect(&mut self.transfer, units);
         }
     }
@@ -164,7 +164,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let error = self.draw_error(&transfer);
         let ahead = self.parts(transfer.units());
         for part in &ahead {
-            let at = self.now.plus_ns(self.dice.below(lasts_ns));
+            let at = self.now.plus_ns(self.rng.below(lasts_ns));
             self.agenda.enter(at, Item::effect(id, number, part));
         }
         self.agenda.enter(self.now.plus_ns(lasts_ns), Item::Finish(id, number));
@@ -196,8 +196,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn light_fuse(&mut self, request: &IoRequest<Stamped>) {
         let IoOp::WriteMeta { offset, .. } = request.op else { return };
         let made = self.may_crash && self.media.cache.part(offset) == Part::Checkpoint;
-        if made && self.fuse.is_none() && self.dice.chance(0.2) {
-            self.fuse = Some(self.dice.below(12));
+        if made && self.fuse.is_none() && self.rng.chance(0.2) {
+            self.fuse = Some(self.rng.below(12));
         }
     }
 
@@ -208,16 +208,16 @@ impl<F: Factory<Stamped>> World<'_, F> {
             None => self.profile.cache_latency,
             Some(_) => self.profile.backend_latency,
         };
-        let mut lasts_ns = latency.sample(&mut self.dice);
+        let mut lasts_ns = latency.sample(&mut self.rng);
         if self.is_loading_from(transfer) {
             lasts_ns *= self.profile.metadata_slowness;
         }
         if !self.features().stalls {
             return lasts_ns;
         }
-        if self.dice.chance(0.002) {
+        if self.rng.chance(0.002) {
             self.count.faults.add(Fault::Spike);
-            lasts_ns = (lasts_ns * self.dice.pick(&[10, 100, 1000])).min(SPIKE_NS_MAX);
+            lasts_ns = (lasts_ns * self.rng.pick(&[10, 100, 1000])).min(SPIKE_NS_MAX);
         }
         let stalled = match backend {
             None => self.cache_stalled,
@@ -242,17 +242,17 @@ impl<F: Factory<Stamped>> World<'_, F> {
             // What a file system does, not the device.
             return;
         }
-        if !self.dice.chance(self.profile.astray) {
+        if !self.rng.chance(self.profile.astray) {
             return;
         }
         // Each costs all that is cached: other things are to be seen, too.
         let part = self.media.cache.part(offset_bytes(&transfer.request.op));
         let costly = transfer.writes() && matches!(part, Part::Journal | Part::Superblock);
-        let dice = if costly { &mut self.trouble } else { &mut self.dice };
-        if costly && part == Part::Journal && !dice.chance(0.2) {
+        let rng = if costly { &mut self.trouble } else { &mut self.rng };
+        if costly && part == Part::Journal && !rng.chance(0.2) {
             return;
         }
-        let Some((part, one)) = self.media.misdirect(transfer, dice) else { return };
+        let Some((part, one)) = self.media.misdirect(transfer, rng) else { return };
         let writes = transfer.writes();
         self.count.faults.add(match part {
             _ if !writes => Fault::MisdirectedRead,
@@ -274,10 +274,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if units == 0 {
             return Vec::new();
         }
-        if units == 1 || self.dice.chance(0.5) {
+        if units == 1 || self.rng.chance(0.5) {
             return vec![Range { start: 0, end: units }];
         }
-        let cut = self.dice.within(1..units as u64) as usize;
+        let cut = self.rng.within(1..units as u64) as usize;
         vec![0..cut, cut..units]
     }
 
@@ -336,7 +336,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if matches!(transfer.request.op, IoOp::MakeRoom { .. }) {
             return self.is_without_room().then_some(IoError::NoSpace);
         }
-        let error = self.profile.faults.sample(&mut self.dice, backend.is_none())?;
+        let error = self.profile.faults.sample(&mut self.rng, backend.is_none())?;
         if is_sync(&transfer.request.op)
             && backend.is_some_and(|backend| {
                 !self.volumes[backend].errors.is_multiple_of(SYNC_ERRORS_EVERY)
@@ -362,7 +362,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let parts = flight.ahead.len();
         flight.ahead.retain(|part| *part != units);
         assert_eq!(flight.ahead.len() + 1, parts, "a part happens once: {units:?} of {flight:?}");
-        flight.happen(units, &mut self.media, &mut self.dice);
+        flight.happen(units, &mut self.media, &mut self.rng);
     }
 
     /// An I/O takes longer than the driver's bound: the machine is notified, and continues.
@@ -401,7 +401,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         if self.is_dead(flight.request().target) {
             if self.media.cache.hangs() && !flight.hangs {
-                let at = self.now.plus_ns(self.dice.within(1..HANG_NS_MAX));
+                let at = self.now.plus_ns(self.rng.within(1..HANG_NS_MAX));
                 flight.number = self.number();
                 self.agenda.enter(at, Item::Finish(id, flight.number));
                 self.bound(id, &flight);

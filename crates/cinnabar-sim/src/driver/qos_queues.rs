@@ -1,7 +1,7 @@
 //! The doors at which backend I/O waits for its turn: those of two threads over one scheduler, with
 //! drawn settings that change, letters between the threads that take their time, and volumes that leave.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::driver::agenda::Item;
 use crate::driver::io::place_on;
 use crate::driver::world::{World, panic_text};
@@ -27,7 +27,7 @@ const TURN_NS_MAX: u64 = 200_000;
 
 /// See the module.
 pub(super) struct QosQueues {
-    dice: Dice,
+    rng: Rng,
     mutants: Mutants,
     /// `None`: I/O waits for no turn in this run.
     group: Option<Scheduler>,
@@ -54,7 +54,7 @@ struct Waiting {
 impl QosQueues {
     pub(super) fn new(seed: u64, on: bool, backends: usize, mutants: Mutants) -> Self {
         let mut qos_queues = Self {
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             mutants,
             group: None,
             threads: Vec::new(),
@@ -72,9 +72,9 @@ impl QosQueues {
     }
 
     fn begin(&mut self) {
-        let depth = self.dice.within(1..9) as usize;
+        let depth = self.rng.within(1..9) as usize;
         // A short queue is full now and then.
-        let waiting_max = self.dice.pick(&[2, 16, 4096]);
+        let waiting_max = self.rng.pick(&[2, 16, 4096]);
         let config = Config { depth, waiting_max, ..Config::default() };
         self.group = Some(Scheduler::new(config).expect("within its bounds"));
         self.threads = (0..THREADS).map(|thread| QosQueue::new(thread, self.mutants)).collect();
@@ -114,11 +114,11 @@ impl QosQueues {
         self.waiting.values().filter(meets).map(|waiting| waiting.born).collect()
     }
 
-    fn draw_settings(dice: &mut Dice) -> Settings {
-        let reservation_iops = dice.pick(&[0, 0, 20, 500, 5000]);
-        let limit = dice.pick(&[0, 0, 30, 300, 3000]);
+    fn draw_settings(rng: &mut Rng) -> Settings {
+        let reservation_iops = rng.pick(&[0, 0, 20, 500, 5000]);
+        let limit = rng.pick(&[0, 0, 30, 300, 3000]);
         let limit_iops = (limit > 0).then_some(limit.max(reservation_iops));
-        Settings { reservation_iops, limit_iops, weight: dice.pick(&[1, 100, 10_000]) }
+        Settings { reservation_iops, limit_iops, weight: rng.pick(&[1, 100, 10_000]) }
     }
 
     /// The client of a backend, which it becomes with its first I/O.
@@ -128,7 +128,7 @@ impl QosQueues {
         }
         self.names += 1;
         let client = Client { volume: self.names, work: Work::Guest };
-        let settings = Self::draw_settings(&mut self.dice);
+        let settings = Self::draw_settings(&mut self.rng);
         let group = self.group.as_mut().expect("only then there are clients");
         let client = group.add(now.0, client, settings).expect("it is new");
         self.clients[backend] = Some(client);
@@ -162,7 +162,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.parked += 1;
         let qos_queues = &mut self.qos_queues;
         let wish = QosRequest { client: qos_queues.client(now, backend), op: op_of(&request.op), patience_ns };
-        let queue = qos_queues.dice.below(THREADS as u64) as usize;
+        let queue = qos_queues.rng.below(THREADS as u64) as usize;
         qos_queues.waiting.insert(id, Waiting { request, backend, born });
         qos_queues.threads[queue].arrive(now, wish, id);
         self.have_turn(queue);
@@ -173,7 +173,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn have_turn(&mut self, queue: usize) {
         let Some(at) = self.qos_queues.threads[queue].deadline() else { return };
         let at =
-            if at > self.now { at } else { self.now.plus_ns(self.qos_queues.dice.below(TURN_NS_MAX)) };
+            if at > self.now { at } else { self.now.plus_ns(self.qos_queues.rng.below(TURN_NS_MAX)) };
         if self.qos_queues.due[queue].is_none_or(|(due, _)| at < due) {
             let number = self.number();
             self.qos_queues.due[queue] = Some((at, number));
@@ -190,10 +190,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         qos_queues.due[queue] = None;
         let group = qos_queues.group.as_mut().expect("it has doors");
-        if qos_queues.dice.chance(0.01)
+        if qos_queues.rng.chance(0.01)
             && let Some(client) = qos_queues.clients.iter().flatten().next()
         {
-            let settings = QosQueues::draw_settings(&mut qos_queues.dice);
+            let settings = QosQueues::draw_settings(&mut qos_queues.rng);
             group.change(now.0, *client, settings).expect("it is there");
         }
         let mut passed = Vec::new();
@@ -207,7 +207,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 Admission::Elsewhere(other, turn) => {
                     let number = self.number();
                     self.qos_queues.letters.insert(number, (other, turn));
-                    let at = now.plus_ns(self.qos_queues.dice.below(LETTER_NS_MAX));
+                    let at = now.plus_ns(self.qos_queues.rng.below(LETTER_NS_MAX));
                     self.agenda.enter(at, Item::Letter(number));
                 }
             }

@@ -31,7 +31,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.count.faults.add_many(Fault::ServerRestartShards, u64::from(several));
         self.log.milestone(self.now, || format!("THE SERVER of backend {volume} restarts"));
         let written = self.media.backends[volume].volatile_sectors();
-        let mut lost = self.media.backends[volume].power_cut(&mut self.dice);
+        let mut lost = self.media.backends[volume].power_cut(&mut self.rng);
         lost.sort_unstable();
         self.count.faults.add_many(Fault::RevertedSector, lost.len() as u64);
         self.ask_again(volume);
@@ -70,11 +70,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         for id in self.flights_that(there) {
             let number = self.number();
             let tick = self.oracle.tick();
-            let lasts_ns = self.dice.within(1..AWAY_NS_MAX);
+            let lasts_ns = self.rng.within(1..AWAY_NS_MAX);
             let flight = self.flights.get_mut(&id).expect("just found");
             flight.begin_again(number, tick);
             for part in flight.ahead.clone() {
-                let at = self.now.plus_ns(self.dice.below(lasts_ns));
+                let at = self.now.plus_ns(self.rng.below(lasts_ns));
                 self.agenda.enter(at, Item::effect(id, number, &part));
             }
             self.agenda.enter(self.now.plus_ns(lasts_ns), Item::Finish(id, number));

@@ -16,40 +16,40 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// Once in a while, something happens beside the guests' requests.
     pub(super) fn disturb(&mut self, volume: usize) {
         let features = self.features();
-        if features.plans && self.dice.chance(0.01) {
+        if features.plans && self.rng.chance(0.01) {
             self.new_plan();
         }
-        if features.rot && self.dice.chance(0.02) && self.media.cache.rot(&mut self.dice) {
+        if features.rot && self.rng.chance(0.02) && self.media.cache.rot(&mut self.rng) {
             self.log.note(self.now, None, || "a cached block rots".to_owned());
             self.count.rotted += 1;
             self.count.faults.add(Fault::DataRot);
         }
-        if features.metadata_rot && self.dice.chance(0.002) {
+        if features.metadata_rot && self.rng.chance(0.002) {
             self.rot_metadata();
         }
-        if features.stalls && self.dice.chance(0.003) {
+        if features.stalls && self.rng.chance(0.003) {
             self.stall(volume);
         }
-        if features.deaths && self.present && self.dice.chance(0.002) {
+        if features.deaths && self.present && self.rng.chance(0.002) {
             self.kill_device();
         }
-        if features.server_restarts && self.dice.chance(0.006) {
+        if features.server_restarts && self.rng.chance(0.006) {
             self.restart_server(volume);
         }
-        if features.clock_steps && self.dice.chance(0.003) {
+        if features.clock_steps && self.rng.chance(0.003) {
             self.set_clock_back();
         }
-        if features.replacements && self.dice.chance(0.003) {
+        if features.replacements && self.rng.chance(0.003) {
             self.change_device(false);
         }
         if features.resizes && self.resizes.chance(0.01) {
             self.resize_cache();
         }
         let attached = self.volumes[volume].state() == State::Attached;
-        if features.invalidations && attached && self.dice.chance(0.01) {
+        if features.invalidations && attached && self.rng.chance(0.01) {
             self.write_beneath(volume);
         }
-        if features.detaches && attached && self.dice.chance(0.004) {
+        if features.detaches && attached && self.rng.chance(0.004) {
             self.detach_for_a_while(volume);
         }
     }
@@ -63,9 +63,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// A medium answers nothing for a while.
     fn stall(&mut self, volume: usize) {
-        let longest = self.dice.pick(&[100_000_000, 2_000_000_000, 15_000_000_000]);
-        let until = self.now.plus_ns(self.dice.below(longest));
-        let cache = self.dice.chance(0.4);
+        let longest = self.rng.pick(&[100_000_000, 2_000_000_000, 15_000_000_000]);
+        let until = self.now.plus_ns(self.rng.below(longest));
+        let cache = self.rng.chance(0.4);
         self.count.faults.add(if cache { Fault::CacheStall } else { Fault::BackendStall });
         let stalled =
             if cache { &mut self.cache_stalled } else { &mut self.volumes[volume].stalled };
@@ -78,8 +78,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// The clock of a backend's host is set back.
     pub(super) fn set_clock_back(&mut self) {
-        let backend = self.dice.below(self.volumes.len() as u64) as usize;
-        let ns = self.dice.pick(&[1, 1_000_000, 500_000_000, 2_000_000_000]);
+        let backend = self.rng.below(self.volumes.len() as u64) as usize;
+        let ns = self.rng.pick(&[1, 1_000_000, 500_000_000, 2_000_000_000]);
         self.media.backends[backend].step_back(ns);
         self.count.faults.add(Fault::ClockStep);
         self.log.milestone(self.now, || format!("CLOCK of backend {backend} is set back {ns} ns"));
@@ -89,7 +89,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if self.media.cache.is_dead() {
             return;
         }
-        let death = self.dice.pick(&[Death::Fails, Death::Hangs]);
+        let death = self.rng.pick(&[Death::Fails, Death::Hangs]);
         self.log.milestone(self.now, || format!("THE CACHE DEVICE DIES: {death:?}"));
         self.count.faults.add(match death {
             Death::Fails => Fault::DeviceDeath,
@@ -104,8 +104,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     pub(super) fn write_beneath(&mut self, volume: usize) {
         let profile = &self.profile.volumes[volume];
         let sectors = profile.sectors;
-        let first = self.dice.below(sectors);
-        let count = self.dice.within(1..1 + (sectors - first).min(256));
+        let first = self.rng.below(sectors);
+        let count = self.rng.within(1..1 + (sectors - first).min(256));
         if profile.align_bytes > 512 || self.is_being_written(volume, &(first..first + count)) {
             return;
         }
@@ -129,10 +129,10 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let mut plan = Plan { admits, ..Plan::default() };
         for volume in 0..self.volumes.len() {
             let State::Attached = self.volumes[volume].state() else { continue };
-            if self.dice.chance(0.3) {
+            if self.rng.chance(0.3) {
                 continue;
             }
-            let mode = match self.dice.below(8) {
+            let mode = match self.rng.below(8) {
                 0 => Some(Mode::PassThrough),
                 1 => Some(Mode::WriteAround),
                 2 | 3 => None,
@@ -140,7 +140,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             };
             self.volumes[volume].mode = mode.unwrap_or(self.volumes[volume].mode);
             let (min, max) = self.shares();
-            let change_shares = self.dice.chance(0.5);
+            let change_shares = self.rng.chance(0.5);
             plan.volumes.push(VolumePlan {
                 volume: self.volumes[volume].id().expect("an attached volume has an index"),
                 mode,
@@ -171,8 +171,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// Shares that make sense, and sometimes less of it.
     pub(super) fn shares(&mut self) -> (u64, u64) {
         let capacity = self.profile.setup.capacity_blocks;
-        let min = self.dice.pick(&[0, 0, capacity / 10, capacity / 4, capacity]);
-        let max = self.dice.pick(&[capacity, u64::MAX, capacity / 2, capacity / 4]);
+        let min = self.rng.pick(&[0, 0, capacity / 10, capacity / 4, capacity]);
+        let max = self.rng.pick(&[capacity, u64::MAX, capacity / 2, capacity / 4]);
         (min, max)
     }
 }

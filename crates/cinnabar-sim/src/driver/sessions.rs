@@ -59,7 +59,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     fn start(&mut self, session: Session, stage: &mut Stage) -> Result<Before, Halt> {
         let Session { device, ending, threads } = session;
         self.log.milestone(self.now, || format!("START, to end with {ending:?}"));
-        self.fuse = (ending == Ending::CrashInStart).then(|| self.dice.below(20));
+        self.fuse = (ending == Ending::CrashInStart).then(|| self.rng.below(20));
         self.faults_on = self.features().start_faults;
         self.loaded = None;
         self.replaced = false;
@@ -79,9 +79,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.command(Control::AwaitLoad, Command::AwaitLoad);
         *stage = Stage::Running;
         if ending == Ending::CrashInLoading {
-            self.fuse = Some(self.dice.below(60));
+            self.fuse = Some(self.rng.below(60));
         }
-        if self.dice.chance(0.2) {
+        if self.rng.chance(0.2) {
             self.await_load()?;
         }
         for volume in 0..self.volumes.len() {
@@ -155,9 +155,9 @@ impl<F: Factory<Stamped>> World<'_, F> {
         stage: &mut Stage,
     ) -> Result<(), Halt> {
         let looks = std::mem::take(&mut self.steering.looks);
-        if self.dice.chance(0.4) || looks {
+        if self.rng.chance(0.4) || looks {
             // What came back is looked at before anything can overwrite it.
-            if self.dice.chance(0.7) {
+            if self.rng.chance(0.7) {
                 self.await_load()?;
             }
             self.sweep()?;
@@ -179,15 +179,15 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
         self.may_crash = ending == Ending::Crash;
         if ending == Ending::Crash {
-            let left = self.dice.below(quota + 1);
+            let left = self.rng.below(quota + 1);
             self.pump_awake(|world| world.quota <= left)?;
             self.drill()?;
-            let fuse = self.dice.below(100);
+            let fuse = self.rng.below(100);
             self.fuse = Some(self.fuse.map_or(fuse, |sooner| sooner.min(fuse)));
         } else {
             self.drill()?;
         }
-        let calm = self.dice.chance(0.7);
+        let calm = self.rng.chance(0.7);
         self.pump_awake(|world| world.quota == 0 && (!calm || world.pending.is_empty()))?;
         if matches!(ending, Ending::Crash | Ending::CrashInStart | Ending::CrashInLoading) {
             return Err(Halt::Crash);
@@ -201,11 +201,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
                     matches!(control, Control::Abandon | Control::Replace)
                 })
         })?;
-        if sweep || self.dice.chance(0.5) {
+        if sweep || self.rng.chance(0.5) {
             self.sweep()?;
         }
         if ending == Ending::CrashInStop {
-            self.fuse = Some(self.dice.below(30));
+            self.fuse = Some(self.rng.below(30));
         }
         self.stop(before, stage)?;
         if ending == Ending::CrashInStop { Err(Halt::Crash) } else { Ok(()) }

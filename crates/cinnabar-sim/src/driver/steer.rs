@@ -6,7 +6,7 @@
 //! is brought about, now and then: a request is made, an I/O completes before its time or fails, the
 //! daemon dies.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::driver::duo::Duo;
 use crate::driver::guests::State;
 use crate::driver::world::World;
@@ -27,7 +27,7 @@ const HELD_NS_MAX: u64 = 500_000_000;
 /// What a session looks for.
 #[derive(Debug)]
 pub(super) struct Steering {
-    pub(super) dice: Dice,
+    pub(super) rng: Rng,
     aims: Vec<(Pair, u32)>,
     /// Kinds of I/O that are slow, and how many times slower they are.
     slow: Vec<(IoKind, u64)>,
@@ -51,7 +51,7 @@ pub(super) struct Steering {
 impl Steering {
     pub(super) fn new(seed: u64) -> Self {
         Self {
-            dice: Dice::new(seed),
+            rng: Rng::new(seed),
             aims: Vec::new(),
             slow: Vec::new(),
             crashes: false,
@@ -73,21 +73,21 @@ impl Steering {
         self.crash = None;
         self.crashes = ending != Ending::Stop;
         // Some sessions go as they go.
-        if self.dice.chance(0.2) {
+        if self.rng.chance(0.2) {
             return false;
         }
-        for _ in 0..self.dice.below(4) {
-            self.slow.push((self.dice.pick(IoKind::ALL), self.dice.pick(&[5, 30, 300])));
+        for _ in 0..self.rng.below(4) {
+            self.slow.push((self.rng.pick(IoKind::ALL), self.rng.pick(&[5, 30, 300])));
         }
         while self.aims.len() < AIMS {
-            let pair = self.dice.pick(possible());
+            let pair = self.rng.pick(possible());
             let crash = pair.1.is_crash();
             // Two aims of a session that is to crash are its crash, the others none.
             if crash == (self.crashes && self.aims.len() < 2) {
                 self.aims.push((pair, ACTS_MAX));
             }
         }
-        self.dice.chance(0.9)
+        self.rng.chance(0.9)
     }
 
     /// Nothing more of this session is wanted.
@@ -102,7 +102,7 @@ impl Steering {
     /// How long an I/O takes that would take so long, in ns.
     pub(super) fn stretch(&mut self, kind: IoKind, lasts_ns: u64) -> u64 {
         let slow = self.slow.iter().find(|(slow, _)| *slow == kind).map(|(_, times)| *times);
-        let Some(times) = slow.filter(|_| self.dice.chance(0.3)) else { return lasts_ns };
+        let Some(times) = slow.filter(|_| self.rng.chance(0.3)) else { return lasts_ns };
         lasts_ns.max((lasts_ns * times).min(HELD_NS_MAX))
     }
 }
@@ -121,7 +121,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 continue;
             }
             let likely = if pair.0.edge == Edge::Lasts { 0.1 } else { 0.6 };
-            if self.steering.dice.chance(likely) && self.bring_about(pair.1)? {
+            if self.steering.rng.chance(likely) && self.bring_about(pair.1)? {
                 self.steering.aims[at].1 -= 1;
             }
         }
@@ -186,7 +186,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             return false;
         }
         let features = self.features();
-        let volume = self.steering.dice.below(self.volumes.len() as u64) as usize;
+        let volume = self.steering.rng.below(self.volumes.len() as u64) as usize;
         let attached = self.volumes[volume].state() == State::Attached;
         match incident {
             Incident::Plan if features.plans => self.new_plan(),
@@ -214,7 +214,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if self.quota == 0 {
             return false;
         }
-        let volume = self.steering.dice.below(self.volumes.len() as u64) as usize;
+        let volume = self.steering.rng.below(self.volumes.len() as u64) as usize;
         self.demand_of(volume, wanted)
     }
 
@@ -226,7 +226,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if some.is_empty() {
             return false;
         }
-        let id = self.steering.dice.pick(&some);
+        let id = self.steering.rng.pick(&some);
         self.overdue(id);
         true
     }
@@ -242,7 +242,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if some.is_empty() {
             return Ok(false);
         }
-        let id = self.steering.dice.pick(&some);
+        let id = self.steering.rng.pick(&some);
         self.end_early(id, error)?;
         Ok(true)
     }

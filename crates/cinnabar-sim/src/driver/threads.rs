@@ -93,7 +93,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let threads = threads.min(shards);
         let mut of: Vec<usize> = (0..shards).map(|shard| (shard % threads) as usize).collect();
         for at in (1..of.len()).rev() {
-            of.swap(at, self.dice.below(at as u64 + 1) as usize);
+            of.swap(at, self.rng.below(at as u64 + 1) as usize);
         }
         let now = (threads, shards);
         if self.threads.before.is_some_and(|before| before.1 == shards && before != now) {
@@ -114,7 +114,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             let machine = self.machine.as_ref().expect("a machine is alive");
             if self.threads.is_wanted(call, machine) {
                 self.threads.calls[call] = true;
-                let at = self.now.plus_ns(self.dice.below(self.profile.handoff_ns_max + 1));
+                let at = self.now.plus_ns(self.rng.below(self.profile.handoff_ns_max + 1));
                 self.agenda.enter(at, Item::Call(call as u32));
             }
         }

@@ -3,7 +3,7 @@
 //! [`World::pump`] is the loop: gather what is due into a batch, let the machine take it, carry out
 //! its actions.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::driver::account::Account;
 use crate::driver::agenda::{Agenda, Item};
 use crate::driver::between::Shelved;
@@ -75,11 +75,11 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     pub(super) machine: Option<F::Machine>,
     pub(super) options: Options,
     pub(super) profile: Profile,
-    pub(super) dice: Dice,
+    pub(super) rng: Rng,
     /// For what media lose and mix up.
-    pub(super) trouble: Dice,
+    pub(super) trouble: Rng,
     /// For the size of the cache.
-    pub(super) resizes: Dice,
+    pub(super) resizes: Rng,
     /// Segments of a shard that the last resize has left.
     pub(super) last_size: Option<u32>,
     pub(super) now: Instant,
@@ -110,7 +110,7 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
     /// Another one that is to take its place.
     pub(super) exchange: Exchange,
     /// Dice of what is waited for.
-    pub(super) waits: Dice,
+    pub(super) waits: Rng,
     /// By how much the driver's clock is behind just now, in ns.
     pub(super) behind_ns: u64,
     /// What was cached at the last crash.
@@ -166,26 +166,26 @@ pub(super) struct World<'f, F: Factory<Stamped>> {
 
 impl<'f, F: Factory<Stamped>> World<'f, F> {
     pub(super) fn new(seed: u64, options: Options, factory: &'f mut F, words: bool) -> Self {
-        let mut dice = Dice::new(seed);
-        let mut more = Dice::new(mix(seed));
-        let mut sizes = Dice::new(mix(seed ^ SIZES));
-        let mut waits = Dice::new(mix(seed ^ WAITS));
+        let mut rng = Rng::new(seed);
+        let mut more = Rng::new(mix(seed));
+        let mut sizes = Rng::new(mix(seed ^ SIZES));
+        let mut waits = Rng::new(mix(seed ^ WAITS));
         let mut profile =
-            Profile::draw(&mut dice, &mut more, &mut sizes, &mut waits, &options.features);
+            Profile::draw(&mut rng, &mut more, &mut sizes, &mut waits, &options.features);
         profile.setup.config.mutants = options.mutants;
         let resizes = draw_resizes(seed, &mut profile, options.features);
         let format = factory.format(&profile.setup, 0);
         let media = Media::new(CacheDevice::new(&format), backends_of(&profile));
         let sectors: Vec<u64> = profile.volumes.iter().map(|volume| volume.sectors).collect();
         let volumes: Vec<Volume> =
-            profile.volumes.iter().map(|v| Volume::new(&mut dice, v)).collect();
+            profile.volumes.iter().map(|v| Volume::new(&mut rng, v)).collect();
         Self {
             factory,
             machine: None,
             options,
             profile,
-            dice,
-            trouble: Dice::new(mix(seed ^ TROUBLE)),
+            rng,
+            trouble: Rng::new(mix(seed ^ TROUBLE)),
             resizes,
             last_size: None,
             now: Instant(0),
@@ -272,7 +272,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
 
     /// Enters an item some time between now and `ns_max` later.
     pub(super) fn soon(&mut self, ns_max: u64, item: Item) {
-        let at = self.now.plus_ns(self.dice.below(ns_max + 1));
+        let at = self.now.plus_ns(self.rng.below(ns_max + 1));
         self.agenda.enter(at, item);
     }
 
@@ -311,7 +311,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let (events_max, window_ns) = self.profile.batch;
         let Some(first) = self.agenda.next_at() else { return Ok(()) };
         let last = first.max(self.now).plus_ns(window_ns);
-        let size = 1 + self.dice.below(events_max as u64) as usize;
+        let size = 1 + self.rng.below(events_max as u64) as usize;
         while self.batch.len() < size
             && !self.threads.is_due()
             && self.agenda.next_at().is_some_and(|at| at <= last)
@@ -385,7 +385,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             last = *fuse == 0;
             *fuse = fuse.saturating_sub(1);
         }
-        if last && self.dice.chance(0.5) {
+        if last && self.rng.chance(0.5) {
             return Err(Halt::Crash);
         }
         self.count.events += self.batch.len() as u64;
@@ -422,7 +422,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         self.call_threads();
         if last {
             // The daemon dies while it carries the actions out.
-            let kept = self.dice.below(actions.len() as u64 + 1) as usize;
+            let kept = self.rng.below(actions.len() as u64 + 1) as usize;
             actions.truncate(kept);
         }
         for action in actions {
@@ -446,7 +446,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         if self.wake.is_none_or(|(earlier, _)| at < earlier) {
             let number = self.number();
             self.wake = Some((at, number));
-            let late = self.dice.pick(&[0, 0, 1_000, 1_000_000]);
+            let late = self.rng.pick(&[0, 0, 1_000, 1_000_000]);
             self.agenda.enter(at.max(self.now).plus_ns(late), Item::Wake(number));
         }
     }
@@ -469,9 +469,9 @@ pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Whether the cache is resized in this run: then its device has room for sizes above and below what
 /// volumes and guests were drawn for.
-fn draw_resizes(seed: u64, profile: &mut Profile, allowed: Features) -> Dice {
-    let mut dice = Dice::new(mix(seed ^ RESIZES));
-    profile.features.resizes = allowed.resizes && dice.chance(0.3);
+fn draw_resizes(seed: u64, profile: &mut Profile, allowed: Features) -> Rng {
+    let mut rng = Rng::new(mix(seed ^ RESIZES));
+    profile.features.resizes = allowed.resizes && rng.chance(0.3);
     profile.setup.capacity_blocks *= 1 + u64::from(profile.features.resizes);
-    dice
+    rng
 }

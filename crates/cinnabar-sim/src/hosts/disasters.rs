@@ -19,7 +19,7 @@ impl World {
         if !self.works(host) {
             return;
         }
-        let ns = self.dice.pick(FREEZES_NS);
+        let ns = self.rng.pick(FREEZES_NS);
         self.note(|| format!("host {host} is frozen for {ns} ns"));
         self.happened(HostFault::Frozen);
         let now = self.now;
@@ -33,11 +33,11 @@ impl World {
 
     /// Between two steps of giving or taking a host may die, or freeze.
     pub(super) fn disturb_step(&mut self, host: usize, chance: f64) {
-        if !self.faults_on || !self.hosts[host].up || !self.dice.chance(chance) {
+        if !self.faults_on || !self.hosts[host].up || !self.rng.chance(chance) {
             return;
         }
-        if self.profile.crashes && self.dice.chance(0.5) {
-            let power = self.dice.chance(0.5);
+        if self.profile.crashes && self.rng.chance(0.5) {
+            let power = self.rng.chance(0.5);
             self.crash(host, power);
         } else if self.profile.freezes {
             self.freeze(host);
@@ -82,12 +82,12 @@ impl World {
             session.silent_since.get_or_insert(now);
         }
         // Nothing of a record that was under way, or what comes before it, or both.
-        if let Some((record, trust)) = self.hosts[host].recording.filter(|_| self.dice.chance(0.6))
+        if let Some((record, trust)) = self.hosts[host].recording.filter(|_| self.rng.chance(0.6))
         {
             if !self.options.mutants.is(Mutant::DisownedLate) {
                 self.disown(host, trust);
             }
-            if self.dice.chance(0.6) {
+            if self.rng.chance(0.6) {
                 self.hosts[host].record = record;
             }
         }
@@ -95,12 +95,12 @@ impl World {
         self.hosts[host].media.crash(tick);
         self.image.backend.abandon(tick);
         if power {
-            self.hosts[host].media.cache.power_cut(&mut self.dice);
+            self.hosts[host].media.cache.power_cut(&mut self.rng);
         }
         self.zombie_ends(host);
         self.hosts[host].end();
         self.settle_doubts();
-        let longest = if self.fate.over { DEATHS_NS[0] } else { self.dice.pick(DEATHS_NS) };
+        let longest = if self.fate.over { DEATHS_NS[0] } else { self.rng.pick(DEATHS_NS) };
         self.soon(longest, Item::Start(host));
     }
 
@@ -128,7 +128,7 @@ impl World {
         }
         self.flights.clear();
         self.settle_doubts();
-        let reverted = self.image.backend.power_cut(&mut self.dice);
+        let reverted = self.image.backend.power_cut(&mut self.rng);
         self.note(|| format!("the image's server loses power: {reverted:?} went back"));
         let sectors = self.image.backend.sectors();
         let contents = self.image.backend.sectors_of(0..sectors).to_vec();

@@ -49,20 +49,20 @@ impl World {
 
     fn draw_wish(&mut self) -> Wish {
         let block = BLOCK_SECTORS as u64;
-        let first = self.dice.below(self.profile.hot * block);
+        let first = self.rng.below(self.profile.hot * block);
         let left = self.profile.blocks * block - first;
         let (whole, count) =
-            (self.dice.chance(0.5), self.dice.within(1..1 + left.min(SECTORS_MAX)));
+            (self.rng.chance(0.5), self.rng.within(1..1 + left.min(SECTORS_MAX)));
         let sectors = if whole {
             let first = first / block * block;
             first..first + count.next_multiple_of(block).min(self.profile.blocks * block - first)
         } else {
             first..first + count
         };
-        if self.dice.chance(self.profile.reads) {
+        if self.rng.chance(self.profile.reads) {
             return Wish::Read(sectors);
         }
-        match self.dice.below(10) {
+        match self.rng.below(10) {
             0 | 1 => Wish::Flush,
             2 => Wish::Zero(sectors),
             _ => Wish::Write(sectors),
@@ -120,7 +120,7 @@ impl World {
                 let span = span_of(&sectors);
                 let data = Stamped::alloc(span.blocks() as u32);
                 data.set((span.head_bytes() / SECTOR_BYTES) as usize, &values);
-                let fua = self.dice.chance(0.1);
+                let fua = self.rng.chance(0.1);
                 (self.writes(&sectors, values, fua), Op::Write { span, data, fua })
             }
             Wish::Zero(sectors) => {
@@ -156,7 +156,7 @@ impl World {
         match &request.asked {
             Asked::Read { .. } if reads => {
                 self.happened(HostFault::EarlyRead);
-                let lasts = self.profile.backend_latency.sample(&mut self.dice);
+                let lasts = self.profile.backend_latency.sample(&mut self.rng);
                 self.enter(lasts, Item::Look(id));
                 Ok(())
             }

@@ -69,10 +69,10 @@ impl World {
         };
         self.flights.insert(number, flight);
         if local {
-            let lasts = self.profile.cache_latency.sample(&mut self.dice);
+            let lasts = self.profile.cache_latency.sample(&mut self.rng);
             self.enter(lasts, Item::At(host, run, Work::Finish(number)));
         } else {
-            let in_hand = self.dice.pick(&[0, 10_000, 1_000_000]);
+            let in_hand = self.rng.pick(&[0, 10_000, 1_000_000]);
             self.soon_at(host, in_hand, Work::Send(number));
         }
         Ok(())
@@ -91,8 +91,8 @@ impl World {
                 self.image.region_of(at) != self.image.region_of(at - 1)
             })
             .collect();
-        if units > 1 && self.dice.chance(0.3) {
-            cut.push(self.dice.within(1..units as u64) as usize);
+        if units > 1 && self.rng.chance(0.3) {
+            cut.push(self.rng.within(1..units as u64) as usize);
         }
         cut.extend([0, units]);
         cut.sort_unstable();
@@ -102,14 +102,14 @@ impl World {
 
     fn draw_error(&mut self, op: &IoOp<Stamped>) -> Option<IoError> {
         let rate = if is_sync(op) { self.profile.sync_errors } else { self.profile.io_errors };
-        (self.faults_on && self.dice.chance(rate)).then_some(IoError::Io)
+        (self.faults_on && self.rng.chance(rate)).then_some(IoError::Io)
     }
 
     pub(super) fn send(&mut self, number: u64) {
         let flight = self.flights.get_mut(&number).expect("it is in hand");
         flight.sent = true;
         for part in flight.ahead.clone() {
-            let lasts = self.profile.backend_latency.sample(&mut self.dice);
+            let lasts = self.profile.backend_latency.sample(&mut self.rng);
             self.enter(lasts, Item::Land(number, part.start, part.end));
         }
     }
@@ -136,7 +136,7 @@ impl World {
             if writes {
                 self.happened(HostFault::Fenced);
             }
-        } else if flight.error.is_none() || self.dice.chance(0.5) {
+        } else if flight.error.is_none() || self.rng.chance(0.5) {
             if writes {
                 self.note_late_write(&flight, first + units.start as u64..first + units.end as u64);
             }
@@ -217,9 +217,9 @@ impl World {
             if flight.local && !bumps {
                 let units = flight.transfer.units();
                 let part =
-                    if units > 1 { self.dice.below(units as u64 + 1) as usize } else { units };
+                    if units > 1 { self.rng.below(units as u64 + 1) as usize } else { units };
                 let transfer = &mut flight.transfer;
-                let happens = self.dice.chance(0.5);
+                let happens = self.rng.chance(0.5);
                 self.with_media(host, |media| {
                     if happens {
                         media.effect(transfer, 0..part);
@@ -228,12 +228,12 @@ impl World {
                         media.miss(transfer, 0..units);
                     }
                 });
-            } else if bumps && self.dice.chance(0.5) {
+            } else if bumps && self.rng.chance(0.5) {
                 self.hosts[host].generation += 1;
-            } else if flight.sent && !flight.ahead.is_empty() && !self.dice.chance(0.2) {
+            } else if flight.sent && !flight.ahead.is_empty() && !self.rng.chance(0.2) {
                 flight.dead = true;
-                if self.dice.chance(0.5) {
-                    flight.not_before = self.now.plus_ns(self.dice.below(LANDING_NS_MAX)).0;
+                if self.rng.chance(0.5) {
+                    flight.not_before = self.now.plus_ns(self.rng.below(LANDING_NS_MAX)).0;
                 }
                 self.flights.insert(number, flight);
             }

@@ -25,7 +25,7 @@ impl World {
         let run = self.hosts[host].run;
         self.send_message(1 - host, &Message { run, attempt, what: What::Ask(epoch) });
         let patience = self.profile.patience_ns;
-        let ns = self.dice.within(patience / 2..patience + 1);
+        let ns = self.rng.within(patience / 2..patience + 1);
         self.enter(ns, Item::At(host, run, Work::GiveUp(attempt)));
     }
 
@@ -42,10 +42,10 @@ impl World {
     }
 
     fn send_message(&mut self, to: usize, message: &Message) {
-        if self.faults_on && self.dice.chance(self.profile.lost) {
+        if self.faults_on && self.rng.chance(self.profile.lost) {
             return self.happened(HostFault::MessageLost);
         }
-        let copies = if self.faults_on && self.dice.chance(self.profile.doubled) { 2 } else { 1 };
+        let copies = if self.faults_on && self.rng.chance(self.profile.doubled) { 2 } else { 1 };
         if copies > 1 {
             self.happened(HostFault::MessageDoubled);
         }

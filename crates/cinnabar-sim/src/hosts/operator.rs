@@ -58,14 +58,14 @@ impl World {
             return Ok(());
         }
         self.fate.acts -= 1;
-        let host = self.dice.below(2) as usize;
-        match self.dice.below(12) {
+        let host = self.rng.below(2) as usize;
+        match self.rng.below(12) {
             0..=3 => self.begin_to_move(),
             4 => self.take(host)?,
             5 => self.read_early()?,
             6 | 7 if self.profile.freezes => self.freeze(host),
             8 if self.profile.crashes && self.hosts[host].up => {
-                let power = self.dice.chance(0.5);
+                let power = self.rng.chance(0.5);
                 self.crash(host, power);
             }
             9 if self.profile.outages => self.outage()?,
@@ -81,7 +81,7 @@ impl World {
         let other = 1 - host;
         if !self.hosts[host].up || self.hosts[host].run != run {
             self.fate.moving = None;
-            let here = self.works(host) && (!self.works(other) || self.dice.chance(0.5));
+            let here = self.works(host) && (!self.works(other) || self.rng.chance(0.5));
             if here {
                 self.guest = self.begin_guest(host);
             } else if self.works(other) {
@@ -91,7 +91,7 @@ impl World {
             return Ok(());
         }
         if self.is_frozen(host) {
-            if self.works(other) && self.dice.chance(0.2) {
+            if self.works(other) && self.rng.chance(0.2) {
                 self.happened(HostFault::FailedOver);
                 self.fate.moving = None;
                 self.guest = self.begin_guest(other);
@@ -105,7 +105,7 @@ impl World {
             self.vouch(host)?;
         }
         let ends = self.judge.zombies[other].is_some() || waits && self.is_stuck(other);
-        if ends && self.works(other) && self.dice.chance(0.05) {
+        if ends && self.works(other) && self.rng.chance(0.05) {
             self.crash(other, false);
         }
         Ok(())
@@ -118,7 +118,7 @@ impl World {
         }
         let other = 1 - host;
         if self.hosts[other].up && !self.profile.rash {
-            if self.dice.chance(0.3) {
+            if self.rng.chance(0.3) {
                 self.crash(other, true);
             }
             return Ok(());
@@ -138,7 +138,7 @@ impl World {
         if self.fate.moving.is_none() && self.works(host) && self.works(1 - host) {
             self.clients[self.guest].stopped = true;
             // QEMU flushes an NBD disk before, and no other.
-            let flushed = self.dice.chance(0.5).then_some((RequestId(0), Some(true)));
+            let flushed = self.rng.chance(0.5).then_some((RequestId(0), Some(true)));
             (self.fate.moving, self.fate.flush) = (Some(1 - host), flushed);
         }
     }
@@ -165,7 +165,7 @@ impl World {
                     self.happened(HostFault::Moved);
                 }
                 self.guest = self.begin_guest(to);
-                if to != host && self.dice.chance(0.5) { self.take(to) } else { Ok(()) }
+                if to != host && self.rng.chance(0.5) { self.take(to) } else { Ok(()) }
             }
         }
     }
@@ -182,8 +182,8 @@ impl World {
             return Ok(());
         }
         let sectors = self.image.backend.sectors();
-        let first = self.dice.below(sectors);
-        let count = self.dice.within(1..1 + (sectors - first).min(32));
+        let first = self.rng.below(sectors);
+        let count = self.rng.within(1..1 + (sectors - first).min(32));
         self.submit(host, None, Wish::Read(first..first + count))
     }
 }

@@ -1,6 +1,6 @@
 //! What a seed draws before a run begins.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::machine::CacheSetup;
 use crate::workload::Latency;
 use cinnabar_driver::ownership::Fence;
@@ -70,46 +70,46 @@ pub(super) struct Profile {
 }
 
 impl Profile {
-    pub(super) fn draw(dice: &mut Dice, mutants: Mutants) -> Self {
+    pub(super) fn draw(rng: &mut Rng, mutants: Mutants) -> Self {
         let config = Config { mutants, ..Config::default() };
-        let storage = dice.pick(&[
+        let storage = rng.pick(&[
             Storage::Rbd,
             Storage::File,
             Storage::File,
             Storage::FarFile,
             Storage::Nbd,
         ]);
-        let blocks = dice.within(24..120);
-        let shards = dice.pick(&[1, 1, 2]);
-        let way_ns_max = dice.pick(&[1_000_000, 50_000_000, 2_000_000_000]);
-        let rate = |dice: &mut Dice, some: &[f64]| dice.pick(some);
+        let blocks = rng.within(24..120);
+        let shards = rng.pick(&[1, 1, 2]);
+        let way_ns_max = rng.pick(&[1_000_000, 50_000_000, 2_000_000_000]);
+        let rate = |rng: &mut Rng, some: &[f64]| rng.pick(some);
         let setup = CacheSetup { shards, span_log2: 4, ..CacheSetup::single(6 * 255, config) };
         Self {
             storage,
-            proves: storage != Storage::Nbd && dice.chance(0.6),
-            exclusive: dice.chance(0.6),
+            proves: storage != Storage::Nbd && rng.chance(0.6),
+            exclusive: rng.chance(0.6),
             blocks,
             setup,
-            cache_latency: Latency::draw(dice, 10_000..200_000),
-            backend_latency: Latency::draw(dice, 50_000..2_000_000),
-            sync_errors: rate(dice, &[0.0, 0.0, 0.02, 0.1]),
-            io_errors: rate(dice, &[0.0, 0.0, 0.01, 0.1]),
-            open_errors: rate(dice, &[0.0, 0.1, 0.4]),
-            lost: rate(dice, &[0.0, 0.1, 0.4]),
-            doubled: rate(dice, &[0.0, 0.1, 0.5]),
+            cache_latency: Latency::draw(rng, 10_000..200_000),
+            backend_latency: Latency::draw(rng, 50_000..2_000_000),
+            sync_errors: rate(rng, &[0.0, 0.0, 0.02, 0.1]),
+            io_errors: rate(rng, &[0.0, 0.0, 0.01, 0.1]),
+            open_errors: rate(rng, &[0.0, 0.1, 0.4]),
+            lost: rate(rng, &[0.0, 0.1, 0.4]),
+            doubled: rate(rng, &[0.0, 0.1, 0.5]),
             way_ns_max,
             // The shortest is too short for many answers.
-            patience_ns: way_ns_max * dice.pick(&[1, 2, 4, 20]) + 20_000_000,
-            acts: dice.within(4..24),
-            act_ns_max: dice.pick(&[20_000_000, 200_000_000, 2_000_000_000]),
-            freezes: dice.chance(0.6),
-            crashes: dice.chance(0.7),
-            outages: dice.chance(0.3),
-            rash: dice.chance(0.5),
-            depth: dice.pick(&[1, 2, 4, 8]),
-            think_ns_max: dice.pick(&[100_000, 5_000_000, 50_000_000]),
-            reads: dice.pick(&[0.3, 0.5, 0.8]),
-            hot: dice.within(4..1 + blocks),
+            patience_ns: way_ns_max * rng.pick(&[1, 2, 4, 20]) + 20_000_000,
+            acts: rng.within(4..24),
+            act_ns_max: rng.pick(&[20_000_000, 200_000_000, 2_000_000_000]),
+            freezes: rng.chance(0.6),
+            crashes: rng.chance(0.7),
+            outages: rng.chance(0.3),
+            rash: rng.chance(0.5),
+            depth: rng.pick(&[1, 2, 4, 8]),
+            think_ns_max: rng.pick(&[100_000, 5_000_000, 50_000_000]),
+            reads: rng.pick(&[0.3, 0.5, 0.8]),
+            hot: rng.within(4..1 + blocks),
         }
     }
 }

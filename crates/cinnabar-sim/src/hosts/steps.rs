@@ -111,7 +111,7 @@ impl World {
                 if self.options.mutants.is(Mutant::DisownedLate) {
                     self.disown(host, trust);
                 }
-                if self.faults_on && self.dice.chance(self.profile.open_errors / 2.0) {
+                if self.faults_on && self.rng.chance(self.profile.open_errors / 2.0) {
                     return self.rule(host, Event::Attached(false));
                 }
                 self.attach(host)
@@ -134,7 +134,7 @@ impl World {
     }
 
     fn locked(&mut self, host: usize) -> Result<(), Violation> {
-        let fails = self.faults_on && self.dice.chance(self.profile.open_errors);
+        let fails = self.faults_on && self.rng.chance(self.profile.open_errors);
         let (now, flights) = (self.now, &self.flights);
         let busy = |session| flights.values().any(|flight| flight.session == Some(session));
         let opened = if fails { None } else { self.image.open(host, now, busy) };
@@ -159,9 +159,9 @@ impl World {
         if !self.options.mutants.is(Mutant::DisownedLate) {
             self.disown(host, trust);
         }
-        let fails = self.faults_on && self.dice.chance(self.profile.open_errors / 2.0);
+        let fails = self.faults_on && self.rng.chance(self.profile.open_errors / 2.0);
         // One that is said to have failed may be durable all the same.
-        if !fails || self.dice.chance(0.5) {
+        if !fails || self.rng.chance(0.5) {
             self.hosts[host].record = record;
         }
         if fails {

@@ -1,6 +1,6 @@
 //! The world of one run: two hosts, the image between them, guests, oracle, clock.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::hosts::commands::Control;
 use crate::hosts::host::Host;
 use crate::hosts::image::Image;
@@ -72,7 +72,7 @@ pub(super) enum Work {
 pub(super) struct World {
     pub(super) options: HostOptions,
     pub(super) profile: Profile,
-    pub(super) dice: Dice,
+    pub(super) rng: Rng,
     pub(super) now: Instant,
     agenda: BTreeMap<(u64, u64), Item>,
     numbers: u64,
@@ -100,8 +100,8 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, options: HostOptions, words: bool) -> Self {
-        let profile = Profile::draw(&mut Dice::new(mix(seed)), options.mutants);
-        let dice = Dice::new(mix(seed ^ EVENTS));
+        let profile = Profile::draw(&mut Rng::new(mix(seed)), options.mutants);
+        let rng = Rng::new(mix(seed ^ EVENTS));
         let hosts = [0, 1].map(|number| Host::new(number, &profile, &options));
         let image = Image::new(&profile, options.mutants);
         let judge = Judge::new(image.backend.sectors());
@@ -109,7 +109,7 @@ impl World {
         Self {
             options,
             profile,
-            dice,
+            rng,
             now: Instant(1),
             agenda: BTreeMap::new(),
             numbers: 0,
@@ -166,7 +166,7 @@ impl World {
 
     /// Enters an item some time between now and `ns_max` later.
     pub(super) fn soon(&mut self, ns_max: u64, item: Item) {
-        let ns = self.dice.below(ns_max + 1);
+        let ns = self.rng.below(ns_max + 1);
         self.enter(ns, item);
     }
 

@@ -2,7 +2,7 @@
 //!
 //! Called through [`Media`](super::Media), and by drivers that play another writer or cut the power.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::medium::proof::{Proof, WINDOW_NS};
 use crate::medium::volatile::Volatile;
 use crate::medium::{initial, rules, transfer::Transfer};
@@ -288,15 +288,15 @@ impl Backend {
 
     /// A flush failed, as Linux reports what it could not write back: some of what no flush covers is
     /// lost, and what is there instead is durable. Returns the sectors that went back.
-    pub fn lose(&mut self, dice: &mut Dice) -> Vec<u64> {
-        let lost = dice.pick(&[0.0, 0.3, 1.0]);
+    pub fn lose(&mut self, rng: &mut Rng) -> Vec<u64> {
+        let lost = rng.pick(&[0.0, 0.3, 1.0]);
         let mut reverted = Vec::new();
         for sector in self.volatile_sectors() {
-            if !dice.chance(lost) {
+            if !rng.chance(lost) {
                 continue;
             }
             let Some(volatile) = self.volatile[sector as usize].take() else { continue };
-            let index = dice.below(volatile.candidates() as u64) as usize;
+            let index = rng.below(volatile.candidates() as u64) as usize;
             let value = *volatile.candidate(index);
             if std::mem::replace(&mut self.contents[sector as usize], value) != value {
                 reverted.push(sector);
@@ -323,22 +323,22 @@ impl Backend {
 
     /// Its host loses power: every sector keeps its last contents or goes back to older ones.
     /// Returns the sectors that went back.
-    pub fn power_cut(&mut self, dice: &mut Dice) -> Vec<u64> {
+    pub fn power_cut(&mut self, rng: &mut Rng) -> Vec<u64> {
         // All kept, all lost, or sector by sector.
-        let kept = dice.pick(&[0.0, 0.3, 0.7, 1.0]);
+        let kept = rng.pick(&[0.0, 0.3, 0.7, 1.0]);
         let mut reverted = Vec::new();
         for sector in std::mem::take(&mut self.touched) {
             let Some(volatile) = self.volatile[sector].take() else { continue };
-            if dice.chance(kept) {
+            if rng.chance(kept) {
                 continue;
             }
-            let index = dice.below(volatile.candidates() as u64) as usize;
+            let index = rng.below(volatile.candidates() as u64) as usize;
             let value = *volatile.candidate(if kept == 0.0 { 0 } else { index });
             if std::mem::replace(&mut self.contents[sector], value) != value {
                 reverted.push(sector as u64);
             }
         }
-        if dice.chance(0.5) {
+        if rng.chance(0.5) {
             self.change = self.durable_change;
         }
         self.durable_change = self.change;

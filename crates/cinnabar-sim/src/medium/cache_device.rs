@@ -3,7 +3,7 @@
 //!
 //! Called through [`Media`](super::Media), and by drivers that damage it.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::machine::Format;
 use crate::medium::cell::Contents;
 use crate::medium::rules;
@@ -199,9 +199,9 @@ impl CacheDevice {
     }
 
     /// Where some region begins.
-    fn any_region(&self, dice: &mut Dice) -> usize {
+    fn any_region(&self, rng: &mut Rng) -> usize {
         let regions = self.regions();
-        if regions > 1 { dice.below(regions) as usize * self.region } else { 0 }
+        if regions > 1 { rng.below(regions) as usize * self.region } else { 0 }
     }
 
     fn regions(&self) -> u64 {
@@ -327,12 +327,12 @@ impl CacheDevice {
 
     /// Lets a block of cached data rot, near a random place: bits that flipped, or the contents of
     /// another block, as a misdirected write leaves them. False if there is none.
-    pub fn rot(&mut self, dice: &mut Dice) -> bool {
-        let Some(victim) = self.data_near(dice) else { return false };
+    pub fn rot(&mut self, rng: &mut Rng) -> bool {
+        let Some(victim) = self.data_near(rng) else { return false };
         let before = &self.cells[victim].contents;
-        let after = match self.data_near(dice).filter(|_| dice.chance(0.5)) {
+        let after = match self.data_near(rng).filter(|_| rng.chance(0.5)) {
             Some(other) => self.cells[other].contents.clone(),
-            None => before.rotten(dice),
+            None => before.rotten(rng),
         };
         if after == *before {
             return false;
@@ -342,26 +342,26 @@ impl CacheDevice {
     }
 
     /// Lets a metadata page rot, near a random place; the superblocks seldom. None if there is none.
-    pub fn rot_metadata(&mut self, dice: &mut Dice) -> Option<u64> {
+    pub fn rot_metadata(&mut self, rng: &mut Rng) -> Option<u64> {
         if self.cells.is_empty() {
             return None;
         }
-        let base = self.any_region(dice);
+        let base = self.any_region(rng);
         // Half of the time outside of the log: journal and checkpoints are small beside it.
-        let end = base + if dice.chance(0.5) { self.log } else { self.region };
-        let from = base + if dice.chance(0.1) { 0 } else { 2 };
-        let at = dice.within(from as u64..end as u64) as usize;
+        let end = base + if rng.chance(0.5) { self.log } else { self.region };
+        let from = base + if rng.chance(0.1) { 0 } else { 2 };
+        let at = rng.within(from as u64..end as u64) as usize;
         let cells = &self.cells;
         let is_meta = |index: usize| matches!(cells[index].contents, Contents::Meta(_));
         let victim = (at..end).chain(from..at).find(|index| is_meta(*index))?;
         let other = (victim - base < 2).then(|| base + 1 - (victim - base));
-        let contents = self.cells[victim].contents.rotten(dice);
+        let contents = self.cells[victim].contents.rotten(rng);
         self.cells[victim] = Cell { contents, rotten: true };
         if let Some(other) =
             other.filter(|other| matches!(self.cells[*other].contents, Contents::Meta(_)))
         {
             // Both copies of the superblock: next to each other, they seldom go alone.
-            let contents = self.cells[other].contents.rotten(dice);
+            let contents = self.cells[other].contents.rotten(rng);
             self.cells[other] = Cell { contents, rotten: true };
         }
         self.damaged = true;
@@ -370,19 +370,19 @@ impl CacheDevice {
 
     /// Lets every block of cached data rot.
     pub fn rot_everything(&mut self) {
-        let mut dice = Dice::new(0);
+        let mut rng = Rng::new(0);
         for cell in &mut self.cells {
             if let Contents::Data(_) = cell.contents {
-                *cell = Cell { contents: cell.contents.rotten(&mut dice), rotten: true };
+                *cell = Cell { contents: cell.contents.rotten(&mut rng), rotten: true };
             }
         }
     }
 
-    fn data_near(&self, dice: &mut Dice) -> Option<usize> {
+    fn data_near(&self, rng: &mut Rng) -> Option<usize> {
         if self.cells.is_empty() {
             return None;
         }
-        let at = dice.below(self.blocks()) as usize;
+        let at = rng.below(self.blocks()) as usize;
         let is_data = |&index: &usize| matches!(self.cells[index].contents, Contents::Data(_));
         (at..self.cells.len()).chain(0..at).find(is_data)
     }
@@ -393,7 +393,7 @@ impl CacheDevice {
     /// missed before the next one is written. A copy of the superblock goes anywhere but to the
     /// other copy, once in the life of a device: without the other copy it could not be seen that
     /// it is an old one.
-    pub fn elsewhere(&self, dice: &mut Dice, range: &Range<u64>, len: u64) -> Option<u64> {
+    pub fn elsewhere(&self, rng: &mut Rng, range: &Range<u64>, len: u64) -> Option<u64> {
         let own = range.start / self.region as u64 * self.region as u64;
         let (area, base) = match self.part(range.start * BLOCK_BYTES) {
             Part::Log => (self.log..self.region, None),
@@ -402,16 +402,16 @@ impl CacheDevice {
             Part::Superblock if self.superblock_astray => return None,
             Part::Superblock => (SUPERBLOCKS..self.region, Some(own)),
         };
-        let base = base.unwrap_or_else(|| self.any_region(dice) as u64);
+        let base = base.unwrap_or_else(|| self.any_region(rng) as u64);
         let last = (area.end as u64).checked_sub(len).filter(|last| *last > area.start as u64)?;
-        let place = base + dice.within(area.start as u64..last + 1);
+        let place = base + rng.within(area.start as u64..last + 1);
         (place + len <= range.start || range.end <= place).then_some(place)
     }
 
     /// A place of metadata, apart from `range`, that a read can go to by mistake. Never one that is
     /// still empty: that would look like metadata that were never written.
-    pub fn metadata_elsewhere(&self, dice: &mut Dice, range: &Range<u64>, len: u64) -> Option<u64> {
-        let place = dice.below((self.blocks() + 1).checked_sub(len)?);
+    pub fn metadata_elsewhere(&self, rng: &mut Rng, range: &Range<u64>, len: u64) -> Option<u64> {
+        let place = rng.below((self.blocks() + 1).checked_sub(len)?);
         let written = |block: u64| {
             let contents = &self.cells[block as usize].contents;
             matches!(contents, Contents::Meta(_))
@@ -537,17 +537,17 @@ impl CacheDevice {
 
     /// The host loses power: every block that is not durable keeps its last contents, goes back to
     /// older ones, or is torn at a sector's border. Room that is not durable may be undone.
-    pub fn power_cut(&mut self, dice: &mut Dice) -> Losses {
-        let kept = dice.pick(&[0.0, 0.5, 0.9]);
-        let tears = dice.pick(&[0.0, 0.1, 0.6]);
+    pub fn power_cut(&mut self, rng: &mut Rng) -> Losses {
+        let kept = rng.pick(&[0.0, 0.5, 0.9]);
+        let tears = rng.pick(&[0.0, 0.1, 0.6]);
         let mut losses = Losses::default();
         for (block, volatile) in std::mem::take(&mut self.volatile) {
             let count = volatile.candidates() as u64;
-            let new = if dice.chance(kept) { count - 1 } else { dice.below(count) } as usize;
+            let new = if rng.chance(kept) { count - 1 } else { rng.below(count) } as usize;
             let mut contents = volatile.candidate(new).clone();
-            if dice.chance(tears) && count > 1 {
+            if rng.chance(tears) && count > 1 {
                 let new = volatile.candidate(new.max(1));
-                let torn = new.torn(volatile.candidate(dice.below(count) as usize), dice);
+                let torn = new.torn(volatile.candidate(rng.below(count) as usize), rng);
                 if torn != *new {
                     let is_data = matches!(torn, Contents::Data(_));
                     losses.torn_data += u64::from(is_data);
@@ -561,18 +561,18 @@ impl CacheDevice {
             cell.rotten |= cell.contents != contents;
             cell.contents = contents;
         }
-        self.undo_room(dice, kept);
+        self.undo_room(rng, kept);
         losses
     }
 
     /// Room that no flush covers is there or not, for each I/O that made it or gave it back.
-    fn undo_room(&mut self, dice: &mut Dice, kept: f64) {
+    fn undo_room(&mut self, rng: &mut Rng, kept: f64) {
         let mut drawn = BTreeMap::new();
         for (block, room) in std::mem::take(&mut self.unsettled) {
             let count = room.candidates();
             // Blocks next to each other, for a file system knows of extents.
             let left = *drawn.entry((block / ROOM_TOGETHER, count)).or_insert_with(|| {
-                if dice.chance(kept) { count - 1 } else { dice.below(count as u64) as usize }
+                if rng.chance(kept) { count - 1 } else { rng.below(count as u64) as usize }
             });
             if *room.candidate(left) {
                 self.roomless.remove(&block);

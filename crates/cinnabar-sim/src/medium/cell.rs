@@ -1,6 +1,6 @@
 //! What a block of the simulated cache device holds: stamps or real bytes, and how it tears.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::stamp::{BLOCK_SECTORS, Stamp};
 use cinnabar_engine::metadata::MetaPage;
 use std::rc::Rc;
@@ -50,10 +50,10 @@ impl Contents {
     }
 
     /// This block with some sectors of an older one: what a power cut in the middle of a write leaves.
-    pub(super) fn torn(&self, old: &Self, dice: &mut Dice) -> Self {
-        let cut = dice.within(1..BLOCK_SECTORS as u64) as usize;
-        let in_order = dice.chance(0.5);
-        let mut is_old = |sector: usize| if in_order { sector >= cut } else { dice.chance(0.5) };
+    pub(super) fn torn(&self, old: &Self, rng: &mut Rng) -> Self {
+        let cut = rng.within(1..BLOCK_SECTORS as u64) as usize;
+        let in_order = rng.chance(0.5);
+        let mut is_old = |sector: usize| if in_order { sector >= cut } else { rng.chance(0.5) };
         if let Self::Data(stamps) = self {
             let (mut mixed, old) = (*stamps, old.stamps());
             for (sector, stamp) in mixed.iter_mut().enumerate() {
@@ -74,19 +74,19 @@ impl Contents {
     }
 
     /// With some bits flipped in one sector or in several.
-    pub(super) fn rotten(&self, dice: &mut Dice) -> Self {
+    pub(super) fn rotten(&self, rng: &mut Rng) -> Self {
         if let Self::Data(stamps) = self {
             let mut stamps = *stamps;
-            stamps[dice.below(BLOCK_SECTORS as u64) as usize] = Stamp::POISON;
+            stamps[rng.below(BLOCK_SECTORS as u64) as usize] = Stamp::POISON;
             return Self::Data(stamps);
         }
         let mut page = self.page();
-        let sectors = if dice.chance(0.7) { 1 } else { dice.within(1..9) };
+        let sectors = if rng.chance(0.7) { 1 } else { rng.within(1..9) };
         for _ in 0..sectors {
-            let first = dice.below(BLOCK_SECTORS as u64) as usize * SECTOR;
-            for _ in 0..dice.within(1..9) {
-                let at = first + dice.below(SECTOR as u64) as usize;
-                page.0[at] ^= dice.within(1..256) as u8;
+            let first = rng.below(BLOCK_SECTORS as u64) as usize * SECTOR;
+            for _ in 0..rng.within(1..9) {
+                let at = first + rng.below(SECTOR as u64) as usize;
+                page.0[at] ^= rng.within(1..256) as u8;
             }
         }
         Self::meta(&page)

@@ -19,7 +19,7 @@ pub use cache_device::{CacheDevice, Death, Losses, Part};
 pub(crate) use rules::offset_bytes;
 pub use transfer::Transfer;
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::units::{BLOCK_BYTES, VolumeId};
@@ -90,19 +90,19 @@ impl Media {
     /// fitting one: a read anywhere where something is, a write where
     /// [`elsewhere`](CacheDevice::elsewhere) says, if no I/O is under way there. Gives the part that
     /// it was meant for, and whether the rest of it goes where it belongs.
-    pub fn misdirect(&mut self, transfer: &mut Transfer, dice: &mut Dice) -> Option<(Part, bool)> {
+    pub fn misdirect(&mut self, transfer: &mut Transfer, rng: &mut Rng) -> Option<(Part, bool)> {
         let (range, writes) = rules::cache_blocks(&transfer.request.op)?;
         let units = transfer.units();
-        let astray = if dice.chance(0.5) {
+        let astray = if rng.chance(0.5) {
             0..units
         } else {
-            let unit = dice.below(units as u64) as usize;
+            let unit = rng.below(units as u64) as usize;
             unit..unit + 1
         };
         let len = astray.len() as u64;
         let place = match &transfer.request.op {
-            IoOp::ReadMeta { .. } => self.cache.metadata_elsewhere(dice, &range, len),
-            _ => self.cache.elsewhere(dice, &range, len),
+            IoOp::ReadMeta { .. } => self.cache.metadata_elsewhere(rng, &range, len),
+            _ => self.cache.elsewhere(rng, &range, len),
         };
         let place = place.filter(|p| !writes || !self.is_busy(&(*p..*p + len)))?;
         let part = self.cache.part(range.start * BLOCK_BYTES);

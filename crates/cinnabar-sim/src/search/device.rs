@@ -4,7 +4,7 @@ use super::moves::Device;
 use super::requests::{Left, State};
 use super::session::Control;
 use super::world::World;
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::machine::Machine;
 use crate::medium::{CacheDevice, Death};
 use cinnabar_driver::device_life::ReplacementId;
@@ -193,10 +193,10 @@ impl World {
 
     /// Cached data rot, or metadata.
     pub(super) fn rot(&mut self, what: u8) {
-        let mut dice = Dice::new(u64::from(what));
+        let mut rng = Rng::new(u64::from(what));
         if what & 1 == 0 {
-            self.media.cache.rot(&mut dice);
-        } else if let Some(block) = self.media.cache.rot_metadata(&mut dice) {
+            self.media.cache.rot(&mut rng);
+        } else if let Some(block) = self.media.cache.rot_metadata(&mut rng) {
             self.note(|_| format!("  block {block} of the cache device rots"));
         }
     }

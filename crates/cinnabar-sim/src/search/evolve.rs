@@ -6,7 +6,7 @@
 
 use super::coverage::{Coverage, FEATURES};
 use super::guided::{Failure, run_with};
-use crate::dice::Dice;
+use crate::rng::Rng;
 use cinnabar_engine::mutant::Mutants;
 use std::time::{Duration, Instant};
 
@@ -35,13 +35,13 @@ pub fn search(
     mutants: Mutants,
 ) -> Evolved {
     let start = Instant::now();
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut kept: Vec<Vec<u8>> = Vec::new();
     let mut met = vec![false; FEATURES];
     let mut evolved = Evolved::default();
     let mut first: Vec<_> = corpus.into_iter().collect();
     while evolved.failure.is_none() && (!first.is_empty() || start.elapsed() < limit) {
-        let input = first.pop().unwrap_or_else(|| child(&kept, &mut dice));
+        let input = first.pop().unwrap_or_else(|| child(&kept, &mut rng));
         evolved.runs += 1;
         match run_with(&input, mutants) {
             Ok(coverage) if is_new(&coverage, &mut met) => kept.push(input),
@@ -64,37 +64,37 @@ fn is_new(coverage: &Coverage, met: &mut [bool]) -> bool {
 }
 
 /// An input made of kept ones.
-fn child(kept: &[Vec<u8>], dice: &mut Dice) -> Vec<u8> {
-    let byte = |dice: &mut Dice| dice.below(256) as u8;
-    if kept.is_empty() || dice.chance(0.02) {
-        return (0..dice.within(20..300)).map(|_| byte(dice)).collect();
+fn child(kept: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
+    let byte = |rng: &mut Rng| rng.below(256) as u8;
+    if kept.is_empty() || rng.chance(0.02) {
+        return (0..rng.within(20..300)).map(|_| byte(rng)).collect();
     }
     // Newer ones are likelier: they are of what is being found just now.
-    let recent = dice.chance(0.5) && kept.len() > 16;
+    let recent = rng.chance(0.5) && kept.len() > 16;
     let from = if recent { kept.len() - 16 } else { 0 };
-    let pick = |dice: &mut Dice| kept[dice.within(from as u64..kept.len() as u64) as usize].clone();
-    let mut input = pick(dice);
-    for _ in 0..dice.within(1..6) {
-        let at = dice.below(input.len() as u64 + 1) as usize;
-        match dice.below(6) {
-            0 | 1 if at < input.len() => input[at] = byte(dice),
+    let pick = |rng: &mut Rng| kept[rng.within(from as u64..kept.len() as u64) as usize].clone();
+    let mut input = pick(rng);
+    for _ in 0..rng.within(1..6) {
+        let at = rng.below(input.len() as u64 + 1) as usize;
+        match rng.below(6) {
+            0 | 1 if at < input.len() => input[at] = byte(rng),
             0..=2 => {
-                let some: Vec<u8> = (0..dice.within(1..6)).map(|_| byte(dice)).collect();
+                let some: Vec<u8> = (0..rng.within(1..6)).map(|_| byte(rng)).collect();
                 input.splice(at..at, some);
             }
             3 => {
-                let end = (at + dice.within(1..8) as usize).min(input.len());
+                let end = (at + rng.within(1..8) as usize).min(input.len());
                 input.drain(at..end);
             }
             4 => {
                 // Some of the moves once more, or of another input.
-                let other = pick(dice);
-                let first = dice.below(other.len() as u64 + 1) as usize;
-                let end = (first + dice.within(1..40) as usize).min(other.len());
+                let other = pick(rng);
+                let first = rng.below(other.len() as u64 + 1) as usize;
+                let end = (first + rng.within(1..40) as usize).min(other.len());
                 input.splice(at..at, other[first..end].iter().copied());
             }
             _ => {
-                let other = pick(dice);
+                let other = pick(rng);
                 input.truncate(at);
                 input.extend(other.get(at..).unwrap_or_default());
             }

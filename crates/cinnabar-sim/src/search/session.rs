@@ -3,7 +3,7 @@
 use super::moves::{Crash, Device};
 use super::requests::{Left, State};
 use super::world::{HOLD_DEVICE, World, new_life};
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::machine::{Factory, Machine};
 use crate::medium::proof::judge_one;
 use crate::stamp::Stamped;
@@ -233,7 +233,7 @@ impl World {
 
     /// The engine dies, and the next session begins.
     pub(super) fn crash(&mut self, crash: Crash, device: Device) -> Result<(), Violation> {
-        let mut dice = Dice::new(u64::from(crash.fate));
+        let mut rng = Rng::new(u64::from(crash.fate));
         for volume in &mut self.volumes {
             volume.overdue = 0;
         }
@@ -243,17 +243,17 @@ impl World {
         for (_, ticket) in std::mem::take(&mut self.doubtful) {
             self.oracle.write_ended(&ticket, crate::oracle::Outcome::Perhaps);
         }
-        self.tear_record(crash.fate == 1 || crash.fate > 1 && dice.chance(0.5));
-        self.land(crash.fate, &mut dice);
+        self.tear_record(crash.fate == 1 || crash.fate > 1 && rng.chance(0.5));
+        self.land(crash.fate, &mut rng);
         let tick = self.oracle.tick();
         self.media.crash(tick);
         if crash.host {
-            self.media.cache.power_cut(&mut dice);
+            self.media.cache.power_cut(&mut rng);
         }
         for backend in 0..self.media.backends.len() {
             let mut reverted = Vec::new();
             if crash.backends {
-                reverted = self.media.backends[backend].power_cut(&mut dice);
+                reverted = self.media.backends[backend].power_cut(&mut rng);
             }
             let medium = &self.media.backends[backend];
             let contents = medium.sectors_of(0..medium.sectors());
@@ -269,20 +269,20 @@ impl World {
     }
 
     /// What was under way happens or does not.
-    fn land(&mut self, fate: u8, dice: &mut Dice) {
+    fn land(&mut self, fate: u8, rng: &mut Rng) {
         for mut held in std::mem::take(&mut self.held) {
             let units = held.transfer.units();
             let dead = held.transfer.backend().is_none() && self.media.cache.is_dead();
-            let some = dice.below(units as u64 + 1) as usize;
+            let some = rng.below(units as u64 + 1) as usize;
             let done = match fate {
                 _ if dead => 0,
                 0 => 0,
                 1 => units,
-                _ => dice.pick(&[0, units, some]),
+                _ => rng.pick(&[0, units, some]),
             };
             if let (IoOp::BumpGeneration { held: generation }, Some(backend)) =
                 (&held.transfer.request.op, held.transfer.backend())
-                && (fate == 1 || fate > 1 && dice.chance(0.5))
+                && (fate == 1 || fate > 1 && rng.chance(0.5))
             {
                 self.media.backends[backend].bump_generation(*generation);
             }

@@ -1,13 +1,13 @@
 //! The engine's bounds in a run: mostly tiny, so that a small world crosses them.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use cinnabar_engine::Bounds;
 
 /// Bounds of which some are as usual and the others so small that they are run into.
-pub(super) fn draw(dice: &mut Dice) -> Bounds {
+pub(super) fn draw(rng: &mut Rng) -> Bounds {
     let usual = Bounds::default();
     let mut small =
-        |usual: u64, some: &[u64]| if dice.chance(0.4) { usual } else { dice.pick(some) };
+        |usual: u64, some: &[u64]| if rng.chance(0.4) { usual } else { rng.pick(some) };
     let incarnations = small(u64::from(usual.incarnations), &[1, 2, 5]) as u32;
     // More than there are volumes at a time.
     let volumes = small(usual.volumes as u64, &[4, 5, 6]) as usize;
@@ -25,18 +25,18 @@ pub(super) fn draw(dice: &mut Dice) -> Bounds {
     let zero_blocks = small(usual.zero_blocks, &[1, 8, 100]);
     let zero_fallback_blocks = small(u64::from(usual.zero_fallback_blocks), &[1, 8, 32]) as u32;
     // Many records, and few of them at a time; or a checkpoint every moment.
-    let (journal_pages, live_records, opened_segments) = match dice.below(4) {
+    let (journal_pages, live_records, opened_segments) = match rng.below(4) {
         0 => (usual.journal_pages, usual.live_records, usual.opened_segments),
         1 => (1, 8, 1),
         _ => (1, 1000, 1000),
     };
     let mut small =
-        |usual: u64, some: &[u64]| if dice.chance(0.4) { usual } else { dice.pick(some) };
+        |usual: u64, some: &[u64]| if rng.chance(0.4) { usual } else { rng.pick(some) };
     let checkpoint_pages = small(u64::from(usual.checkpoint_pages), &[1, 2, 4]) as u32;
     let stop_slots = small(usual.stop_slots as u64, &[1, 8, 32]) as usize;
     let parked_segments = small(usual.parked_segments as u64, &[1, 2]) as usize;
-    let clean_slots = dice.pick(&[usual.clean_slots, (1, 4), (8, 8), (64, 64), (64, 256)]);
-    let class_segments = dice.pick(&[usual.class_segments, 2, 3, 4]);
+    let clean_slots = rng.pick(&[usual.clean_slots, (1, 4), (8, 8), (64, 64), (64, 256)]);
+    let class_segments = rng.pick(&[usual.class_segments, 2, 3, 4]);
     Bounds {
         incarnations,
         volumes,
@@ -84,16 +84,16 @@ fn as_small_as<T>(other: u32, [one, two]: [T; 2], usual: T) -> T {
 }
 
 /// Those of requests in all, by other dice. `refuses`: requests may be refused for there are too many.
-pub(super) fn draw_many(dice: &mut Dice, bounds: &mut Bounds, refuses: bool) {
+pub(super) fn draw_many(rng: &mut Rng, bounds: &mut Bounds, refuses: bool) {
     let mut small =
-        |usual: u32, some: &[u32]| if dice.chance(0.5) { usual } else { dice.pick(some) };
+        |usual: u32, some: &[u32]| if rng.chance(0.5) { usual } else { rng.pick(some) };
     bounds.extra_parts = small(bounds.extra_parts, &[1, 4, 16]);
     bounds.volume_extra_parts = small(bounds.volume_extra_parts, &[1, 2, 8]);
     bounds.volume_late = small(bounds.volume_late, &[1, 2, 8]);
     bounds.late = small(bounds.late, &[1, 3, 10]);
     // Parts alone never fill an engine.
     let parts = bounds.extra_parts as usize;
-    if refuses && parts < 100 && dice.chance(0.5) {
-        bounds.requests = parts + dice.pick(&[1, 5, 20]);
+    if refuses && parts < 100 && rng.chance(0.5) {
+        bounds.requests = parts + rng.pick(&[1, 5, 20]);
     }
 }

@@ -1,6 +1,6 @@
 //! A guest: what it asks of its volume.
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::workload::Features;
 use cinnabar_engine::limits;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, SECTOR_BYTES};
@@ -34,29 +34,29 @@ pub struct GuestProfile {
 
 impl GuestProfile {
     /// Habits that suit a cache of that size.
-    pub fn draw(dice: &mut Dice, features: &Features, capacity_blocks: u64) -> Self {
-        let weight = |dice: &mut Dice, on: bool, weights: &[u64]| {
-            if on { dice.pick(weights) } else { 0 }
+    pub fn draw(rng: &mut Rng, features: &Features, capacity_blocks: u64) -> Self {
+        let weight = |rng: &mut Rng, on: bool, weights: &[u64]| {
+            if on { rng.pick(weights) } else { 0 }
         };
         let mut profile = Self {
-            depth: dice.pick(&[1, 2, 8, 32]),
-            think_ns_max: dice.pick(&[0, 10_000, 3_000_000]),
+            depth: rng.pick(&[1, 2, 8, 32]),
+            think_ns_max: rng.pick(&[0, 10_000, 3_000_000]),
             weights: [
-                dice.pick(&[20, 50, 90]),
-                dice.pick(&[5, 30, 60]),
-                weight(dice, features.flushes, &[1, 5]),
-                weight(dice, features.trims, &[1, 8]),
-                weight(dice, features.zeroes, &[1, 8]),
+                rng.pick(&[20, 50, 90]),
+                rng.pick(&[5, 30, 60]),
+                weight(rng, features.flushes, &[1, 5]),
+                weight(rng, features.trims, &[1, 8]),
+                weight(rng, features.zeroes, &[1, 8]),
             ],
             fua: if features.flushes { 0.1 } else { 0.0 },
-            partial: if features.partial { dice.pick(&[0.05, 0.3, 0.9]) } else { 0.0 },
+            partial: if features.partial { rng.pick(&[0.05, 0.3, 0.9]) } else { 0.0 },
             lingers: false,
-            sectors_max: dice.pick(&[8, 64, 256]),
-            hot_blocks: dice.within(32..capacity_blocks * 2 / 3),
-            hot: dice.pick(&[0.5, 0.8, 0.95]),
-            sequential: dice.pick(&[0.0, 0.1, 0.5]),
+            sectors_max: rng.pick(&[8, 64, 256]),
+            hot_blocks: rng.within(32..capacity_blocks * 2 / 3),
+            hot: rng.pick(&[0.5, 0.8, 0.95]),
+            sequential: rng.pick(&[0.0, 0.1, 0.5]),
             refusals: if features.refusals { 0.02 } else { 0.0 },
-            phase: dice.pick(&[0, 0, 30, 100]),
+            phase: rng.pick(&[0, 0, 30, 100]),
         };
         // No dice of its own: a draw more would move every seed.
         profile.lingers = profile.hot_blocks.is_multiple_of(3);
@@ -135,8 +135,8 @@ pub struct Guest {
 
 impl Guest {
     /// A guest of a volume of so many sectors.
-    pub fn new(dice: &mut Dice, profile: GuestProfile, sectors: u64, read_only: bool) -> Self {
-        let hot_from = dice.below(sectors);
+    pub fn new(rng: &mut Rng, profile: GuestProfile, sectors: u64, read_only: bool) -> Self {
+        let hot_from = rng.below(sectors);
         Self {
             profile,
             sectors,
@@ -162,7 +162,7 @@ impl Guest {
     ///
     /// # Panics
     /// Never: a read is always possible.
-    pub fn next(&mut self, dice: &mut Dice) -> Plea {
+    pub fn next(&mut self, rng: &mut Rng) -> Plea {
         let mut weights = self.profile.weights;
         self.asked += 1;
         let phase = self.profile.phase;
@@ -172,7 +172,7 @@ impl Guest {
             weights[3] = 0;
             weights[4] = 0;
         }
-        let mut drawn = dice.below(weights.iter().sum());
+        let mut drawn = rng.below(weights.iter().sum());
         let kind = weights.iter().position(|&weight| {
             let here = drawn < weight;
             drawn = drawn.saturating_sub(weight);
@@ -185,45 +185,45 @@ impl Guest {
             3 => Wanted::Trim,
             _ => Wanted::Zeroes,
         };
-        self.asks(dice, wanted)
+        self.asks(rng, wanted)
     }
 
     /// A request of such a kind.
-    pub fn asks(&mut self, dice: &mut Dice, wanted: Wanted) -> Plea {
-        let fua = dice.chance(self.profile.fua);
+    pub fn asks(&mut self, rng: &mut Rng, wanted: Wanted) -> Plea {
+        let fua = rng.chance(self.profile.fua);
         match wanted {
-            Wanted::Read => Plea::Read(self.span(dice)),
-            Wanted::Write => Plea::Write(self.span(dice), fua),
+            Wanted::Read => Plea::Read(self.span(rng)),
+            Wanted::Write => Plea::Write(self.span(rng), fua),
             Wanted::Flush => Plea::Flush,
-            Wanted::Trim => Plea::Trim(self.long_span(dice), fua),
-            Wanted::Zeroes => Plea::Zeroes(self.long_span(dice), fua, dice.chance(0.5)),
+            Wanted::Trim => Plea::Trim(self.long_span(rng), fua),
+            Wanted::Zeroes => Plea::Zeroes(self.long_span(rng), fua, rng.chance(0.5)),
         }
     }
 
     /// A request for a block or a few of those that it uses most, which are likely to be cached.
-    pub fn asks_little(&mut self, dice: &mut Dice, wanted: Wanted) -> Plea {
+    pub fn asks_little(&mut self, rng: &mut Rng, wanted: Wanted) -> Plea {
         let blocks = (self.sectors / BLOCK_SECTORS).max(1);
-        let first = (self.hot_from / BLOCK_SECTORS + dice.below(self.profile.hot_blocks)) % blocks;
-        let count = dice.pick(&[1, 1, 1, 4]).min(blocks - first);
+        let first = (self.hot_from / BLOCK_SECTORS + rng.below(self.profile.hot_blocks)) % blocks;
+        let count = rng.pick(&[1, 1, 1, 4]).min(blocks - first);
         let span = ByteSpan::new(first * BLOCK_BYTES, count * BLOCK_BYTES);
         match wanted {
             Wanted::Read => Plea::Read(span),
             Wanted::Write => Plea::Write(span, false),
             Wanted::Flush => Plea::Flush,
             Wanted::Trim => Plea::Trim(span, false),
-            Wanted::Zeroes => Plea::Zeroes(span, false, dice.chance(0.5)),
+            Wanted::Zeroes => Plea::Zeroes(span, false, rng.chance(0.5)),
         }
     }
 
     /// Once in a while, something no volume can do.
-    pub fn refusal(&self, dice: &mut Dice) -> Option<Refusal> {
-        if !dice.chance(self.profile.refusals) {
+    pub fn refusal(&self, rng: &mut Rng) -> Option<Refusal> {
+        if !rng.chance(self.profile.refusals) {
             return None;
         }
         let end = self.sectors * SECTOR_BYTES;
         let last_sector = u64::MAX / SECTOR_BYTES * SECTOR_BYTES;
         let long = ByteSpan::new(0, limits::DATA_BYTES_MAX + SECTOR_BYTES);
-        let span = dice.pick(&[
+        let span = rng.pick(&[
             ByteSpan::new(end, SECTOR_BYTES),
             ByteSpan::new(end - SECTOR_BYTES, 2 * SECTOR_BYTES),
             ByteSpan::new(1, SECTOR_BYTES),
@@ -234,14 +234,14 @@ impl Guest {
             long,
         ]);
         // Too long is what carries data; a volume that has grown may be trimmed that far.
-        let trim = dice.chance(0.3) && (span != long || long.end() > end);
+        let trim = rng.chance(0.3) && (span != long || long.end() > end);
         Some(Refusal { span, trim })
     }
 
     /// Something that a read-only volume must refuse.
-    pub fn forbidden(&mut self, dice: &mut Dice) -> Plea {
-        let span = self.span(dice);
-        dice.pick(&[
+    pub fn forbidden(&mut self, rng: &mut Rng) -> Plea {
+        let span = self.span(rng);
+        rng.pick(&[
             Plea::Write(span, false),
             Plea::Trim(span, false),
             Plea::Zeroes(span, false, true),
@@ -249,17 +249,17 @@ impl Guest {
     }
 
     /// Where a read or write goes.
-    fn span(&mut self, dice: &mut Dice) -> ByteSpan {
-        let whole = !dice.chance(self.profile.partial);
+    fn span(&mut self, rng: &mut Rng) -> ByteSpan {
+        let whole = !rng.chance(self.profile.partial);
         // Now and then longer than what the engine does in one step (256 blocks).
-        let longest = if dice.chance(0.01) { LONG_SECTORS } else { self.profile.sectors_max };
-        let mut count = dice.within(1..longest + 1);
-        let mut first = if dice.chance(self.profile.sequential) {
+        let longest = if rng.chance(0.01) { LONG_SECTORS } else { self.profile.sectors_max };
+        let mut count = rng.within(1..longest + 1);
+        let mut first = if rng.chance(self.profile.sequential) {
             self.next_sequential
-        } else if dice.chance(self.profile.hot) {
-            self.hot_from + dice.below(self.profile.hot_blocks * BLOCK_SECTORS)
+        } else if rng.chance(self.profile.hot) {
+            self.hot_from + rng.below(self.profile.hot_blocks * BLOCK_SECTORS)
         } else {
-            dice.below(self.sectors)
+            rng.below(self.sectors)
         };
         if whole {
             count = count.next_multiple_of(BLOCK_SECTORS);
@@ -298,12 +298,12 @@ impl Guest {
     }
 
     /// Where a trim goes: mostly like a write, now and then over much of the volume.
-    fn long_span(&mut self, dice: &mut Dice) -> ByteSpan {
-        if dice.chance(0.95) {
-            return self.span(dice);
+    fn long_span(&mut self, rng: &mut Rng) -> ByteSpan {
+        if rng.chance(0.95) {
+            return self.span(rng);
         }
-        let first = dice.below(self.sectors);
-        let count = dice.within(1..self.sectors - first + 1);
+        let first = rng.below(self.sectors);
+        let count = rng.within(1..self.sectors - first + 1);
         ByteSpan::new(first * SECTOR_BYTES, count * SECTOR_BYTES)
     }
 }

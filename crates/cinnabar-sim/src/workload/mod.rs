@@ -10,7 +10,7 @@ mod latency;
 pub use guest::{Guest, GuestProfile, Plea, Refusal, Wanted};
 pub use latency::{Faults, Latency};
 
-use crate::dice::Dice;
+use crate::rng::Rng;
 use crate::machine::CacheSetup;
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::{Config, Eviction};
@@ -153,8 +153,8 @@ impl Features {
     };
 
     /// A selection of these.
-    fn draw(&self, dice: &mut Dice) -> Self {
-        let mut keep = |allowed: bool, probability: f64| dice.chance(probability) && allowed;
+    fn draw(&self, rng: &mut Rng) -> Self {
+        let mut keep = |allowed: bool, probability: f64| rng.chance(probability) && allowed;
         Self {
             several_volumes: keep(self.several_volumes, 0.8),
             partial: keep(self.partial, 0.7),
@@ -202,9 +202,9 @@ impl Features {
     }
 
     /// What came to the selection later, by dice of their own: without it a run stays what it was.
-    fn draw_more(self, dice: &mut Dice, allowed: &Self) -> Self {
-        let shards = dice.chance(0.6) && allowed.shards;
-        let replays = dice.chance(0.7) && allowed.replays;
+    fn draw_more(self, rng: &mut Rng, allowed: &Self) -> Self {
+        let shards = rng.chance(0.6) && allowed.shards;
+        let replays = rng.chance(0.7) && allowed.replays;
         Self { shards, replays, ..self }
     }
 }
@@ -313,18 +313,18 @@ impl Profile {
     /// The profile of a seed. `more` is a second source of chance, for what concerns shards and
     /// replays, `sizes` a third, for the engine's bounds, and `waits` a fourth, for what is waited for.
     pub fn draw(
-        dice: &mut Dice,
-        more: &mut Dice,
-        sizes: &mut Dice,
-        waits: &mut Dice,
+        rng: &mut Rng,
+        more: &mut Rng,
+        sizes: &mut Rng,
+        waits: &mut Rng,
         allowed: &Features,
     ) -> Self {
-        let mut features = allowed.draw(dice).draw_more(more, allowed);
+        let mut features = allowed.draw(rng).draw_more(more, allowed);
         features.tiny_bounds = allowed.tiny_bounds && sizes.chance(0.85);
         features.clock_steps = allowed.clock_steps && sizes.chance(0.4);
         features.server_restarts = allowed.server_restarts && sizes.chance(0.4);
         features.lost_syncs = allowed.lost_syncs;
-        let mut capacity_blocks = dice.within(1000..2200);
+        let mut capacity_blocks = rng.within(1000..2200);
         let shards = if features.shards { more.within(2..5) } else { 1 };
         if shards > 1 {
             // A region has four segments at least.
@@ -336,15 +336,15 @@ impl Profile {
             span_log2: more.pick(&[2, 4, 6, 8]),
             threads: 1,
             journal_pages: None,
-            segment_chunks: if dice.chance(0.8) { 1 } else { 2 },
+            segment_chunks: if rng.chance(0.8) { 1 } else { 2 },
             config: Config {
                 eviction: if features.clock { Eviction::Clock } else { Eviction::Probation },
-                probation_blocks: dice.chance(0.7).then(|| dice.within(16..256) as u32),
-                chunk_age_ns_max: dice.pick(&[1_000_000, 20_000_000, 1_000_000_000]),
+                probation_blocks: rng.chance(0.7).then(|| rng.within(16..256) as u32),
+                chunk_age_ns_max: rng.pick(&[1_000_000, 20_000_000, 1_000_000_000]),
                 heartbeat_ns: {
                     // The draw of a setting that is gone: seeds mean what they meant.
-                    dice.chance(0.1);
-                    dice.pick(&[20_000_000, 200_000_000, 1_000_000_000])
+                    rng.chance(0.1);
+                    rng.pick(&[20_000_000, 200_000_000, 1_000_000_000])
                 },
                 ..Config::default()
             },
@@ -356,9 +356,9 @@ impl Profile {
             setup.config.bounds = bounds::draw(sizes);
             setup.journal_pages = sizes.pick(&[None, Some(16), Some(24), Some(40)]);
         }
-        let mut volumes = draw_volumes(dice, &features, capacity_blocks);
+        let mut volumes = draw_volumes(rng, &features, capacity_blocks);
         draw_servers(&mut volumes, &features, more, sizes);
-        let mut sessions = draw_sessions(dice, &features);
+        let mut sessions = draw_sessions(rng, &features);
         for session in &mut sessions {
             // What is more than the shards has no owner.
             session.threads = if features.shards { more.within(1..5) as u32 } else { 1 };
@@ -368,14 +368,14 @@ impl Profile {
             setup,
             volumes,
             sessions,
-            cache_latency: Latency::draw(dice, 5_000..200_000),
-            backend_latency: Latency::draw(dice, 20_000..10_000_000),
-            faults: Faults::draw(dice, features.backend_faults, features.cache_faults),
-            astray: dice.pick(&[0.003, 0.02, 0.1]),
-            overdue_ns: dice.pick(&[50_000_000, 1_000_000_000, 10_000_000_000]),
+            cache_latency: Latency::draw(rng, 5_000..200_000),
+            backend_latency: Latency::draw(rng, 20_000..10_000_000),
+            faults: Faults::draw(rng, features.backend_faults, features.cache_faults),
+            astray: rng.pick(&[0.003, 0.02, 0.1]),
+            overdue_ns: rng.pick(&[50_000_000, 1_000_000_000, 10_000_000_000]),
             device_timeout_ns: None,
-            metadata_slowness: dice.pick(&[1, 10, 300]),
-            batch: (dice.pick(&[1, 4, 32]), dice.pick(&[1_000, 100_000, 2_000_000])),
+            metadata_slowness: rng.pick(&[1, 10, 300]),
+            batch: (rng.pick(&[1, 4, 32]), rng.pick(&[1_000, 100_000, 2_000_000])),
             handoff_ns_max: more.pick(&[0, 2_000, 50_000, 5_000_000]),
         };
         profile.draw_waits(waits, allowed);
@@ -383,27 +383,27 @@ impl Profile {
     }
 
     /// What is waited for, and how much of it there may be.
-    fn draw_waits(&mut self, dice: &mut Dice, allowed: &Features) {
+    fn draw_waits(&mut self, rng: &mut Rng, allowed: &Features) {
         let features = &mut self.features;
-        features.growth = allowed.growth && dice.chance(0.4);
-        features.time_jumps = allowed.time_jumps && dice.chance(0.3);
-        features.time_outs = allowed.time_outs && dice.chance(0.5);
-        features.silences = features.time_outs && allowed.silences && dice.chance(0.6);
+        features.growth = allowed.growth && rng.chance(0.4);
+        features.time_jumps = allowed.time_jumps && rng.chance(0.3);
+        features.time_outs = allowed.time_outs && rng.chance(0.5);
+        features.silences = features.time_outs && allowed.silences && rng.chance(0.6);
         features.device_time_outs = features.time_outs && allowed.device_time_outs;
         if features.tiny_bounds {
             // What must be dropped is not refused: who says so would have to say it again.
             let refuses = !features.invalidations && !features.server_restarts;
-            bounds::draw_many(dice, &mut self.setup.config.bounds, refuses);
+            bounds::draw_many(rng, &mut self.setup.config.bounds, refuses);
         }
         if !features.time_outs {
             return;
         }
         for volume in &mut self.volumes {
             let bounds_ns = [self.overdue_ns, 300_000_000, 2_000_000_000, 10_000_000_000];
-            volume.timeout_ns = dice.chance(0.75).then(|| dice.pick(&bounds_ns));
+            volume.timeout_ns = rng.chance(0.75).then(|| rng.pick(&bounds_ns));
         }
         let bounds_ns = [1_000_000_000, 3_000_000_000, 10_000_000_000];
-        let bound_ns = dice.chance(0.8).then(|| dice.pick(&bounds_ns));
+        let bound_ns = rng.chance(0.8).then(|| rng.pick(&bounds_ns));
         self.device_timeout_ns = bound_ns.filter(|_| self.features.device_time_outs);
     }
 }
@@ -412,8 +412,8 @@ impl Profile {
 fn draw_servers(
     volumes: &mut [VolumeProfile],
     features: &Features,
-    more: &mut Dice,
-    sizes: &mut Dice,
+    more: &mut Rng,
+    sizes: &mut Rng,
 ) {
     for volume in volumes {
         // Where edges of blocks are read, changed and written back, what was lost can come back.
@@ -428,41 +428,41 @@ fn draw_servers(
     }
 }
 
-fn draw_volumes(dice: &mut Dice, features: &Features, capacity: u64) -> Vec<VolumeProfile> {
-    let count = if features.several_volumes { dice.within(2..5) } else { 1 };
+fn draw_volumes(rng: &mut Rng, features: &Features, capacity: u64) -> Vec<VolumeProfile> {
+    let count = if features.several_volumes { rng.within(2..5) } else { 1 };
     let mut volumes = Vec::new();
     // One plain, one of odd size, one with an aligned backend, one read-only.
     for index in 0..count {
-        let blocks = dice.within(capacity / 4..capacity * 3 / 2);
-        let odd_size = if index == 1 { dice.below(8) } else { 0 };
+        let blocks = rng.within(capacity / 4..capacity * 3 / 2);
+        let odd_size = if index == 1 { rng.below(8) } else { 0 };
         let aligned = features.aligned && index == (count - 1).min(2);
-        let bypass = |dice: &mut Dice, bytes| {
-            if features.bypass && dice.chance(0.5) { bytes } else { 0 }
+        let bypass = |rng: &mut Rng, bytes| {
+            if features.bypass && rng.chance(0.5) { bytes } else { 0 }
         };
         volumes.push(VolumeProfile {
             sectors: blocks * 8 + if aligned { 0 } else { odd_size },
             align_bytes: if aligned { 4096 } else { 512 },
             read_only: index == 3,
-            can_zero: dice.chance(0.8),
-            proof: dice.chance(0.9),
-            exclusive: dice.chance(0.15),
-            mode: if dice.chance(0.8) {
+            can_zero: rng.chance(0.8),
+            proof: rng.chance(0.9),
+            exclusive: rng.chance(0.15),
+            mode: if rng.chance(0.8) {
                 Mode::WriteThrough
             } else {
-                dice.pick(&[Mode::WriteAround, Mode::PassThrough])
+                rng.pick(&[Mode::WriteAround, Mode::PassThrough])
             },
-            bypass_sequential_bytes: bypass(dice, 256 << 10),
-            bypass_large_bytes: bypass(dice, 128 << 10),
+            bypass_sequential_bytes: bypass(rng, 256 << 10),
+            bypass_large_bytes: bypass(rng, 128 << 10),
             server: false,
             timeout_ns: None,
             replays: false,
-            guest: GuestProfile::draw(dice, features, capacity),
+            guest: GuestProfile::draw(rng, features, capacity),
         });
     }
     volumes
 }
 
-fn draw_sessions(dice: &mut Dice, features: &Features) -> Vec<Session> {
+fn draw_sessions(rng: &mut Rng, features: &Features) -> Vec<Session> {
     let mut endings = Vec::new();
     if features.stops {
         endings.extend([Ending::Stop; 2]);
@@ -471,15 +471,15 @@ fn draw_sessions(dice: &mut Dice, features: &Features) -> Vec<Session> {
         endings.extend([Ending::Crash; 4]);
         endings.extend([Ending::CrashInStart, Ending::CrashInLoading, Ending::CrashInStop]);
     }
-    let sessions = if endings.is_empty() { 0 } else { dice.within(1..5) };
-    let device = |dice: &mut Dice| match dice.below(10) {
+    let sessions = if endings.is_empty() { 0 } else { rng.within(1..5) };
+    let device = |rng: &mut Rng| match rng.below(10) {
         0 | 1 if features.absences => Device::Away,
         2 | 3 if features.absences => Device::Other,
         _ => Device::Same,
     };
     let session = |device, ending| Session { device, ending, threads: 1 };
     let mut sessions: Vec<Session> =
-        (0..sessions).map(|_| session(device(dice), dice.pick(&endings))).collect();
+        (0..sessions).map(|_| session(device(rng), rng.pick(&endings))).collect();
     sessions.push(session(Device::Same, Ending::Stop));
     sessions
 }

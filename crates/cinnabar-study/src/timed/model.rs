@@ -12,7 +12,7 @@ use super::outcome::Outcome;
 use super::source::{Operation, Source, operations};
 use super::station::{Link, Station, Way, Yielded};
 use super::{Pace, RunError, Workload};
-use crate::dice::Dice;
+use crate::rng::Rng;
 use cinnabar_engine::prefetch::prefetch;
 
 /// Operations between two words about progress.
@@ -37,12 +37,12 @@ pub(super) struct Model<'a> {
     pub(super) source: Source<'a>,
     pub(super) jobs: Jobs,
     agenda: Agenda,
-    dice: Dice,
+    rng: Rng,
     pub(super) outcome: Outcome,
     /// The production engines, if they are the flash caches.
     pub(super) engines: Option<Box<Engines>>,
     /// Of pauses alone: they change no other draw.
-    pub(super) pauses: Dice,
+    pub(super) pauses: Rng,
     pub(super) measuring: bool,
     pub(super) measured_from_ns: u64,
     /// Operations until measuring begins.
@@ -106,10 +106,10 @@ impl<'a> Model<'a> {
             source: Source::new(config, workload)?,
             jobs: Jobs::default(),
             agenda: Agenda::default(),
-            dice: Dice::new(config.seed),
+            rng: Rng::new(config.seed),
             outcome: Outcome::default(),
             engines: has_engines.then(|| Box::new(Engines::new(config))),
-            pauses: Dice::new(config.seed ^ PAUSES),
+            pauses: Rng::new(config.seed ^ PAUSES),
             measuring: false,
             measured_from_ns: 0,
             warm_up,
@@ -464,7 +464,7 @@ impl<'a> Model<'a> {
     #[inline]
     pub(super) fn filer_read_ns(&mut self, ahead: bool) -> u64 {
         self.outcome.filer_reads += u64::from(self.measuring);
-        if ahead || self.dice.chance(self.config.fast_read_share) {
+        if ahead || self.rng.chance(self.config.fast_read_share) {
             self.config.timings.filer_fast_read_ns
         } else {
             self.config.timings.filer_slow_read_ns

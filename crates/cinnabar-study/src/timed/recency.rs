@@ -157,24 +157,24 @@ impl<const TIER: usize> Recency<TIER> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::dice::Dice;
+    use crate::rng::Rng;
     use std::collections::VecDeque;
 
     /// Against a deque that is searched.
     #[test]
     fn does_what_a_list_does() {
         for seed in 0..20 {
-            let mut dice = Dice::new(seed);
-            let capacity = 1 + dice.below(100);
-            let blocks = 1 + dice.below(300);
+            let mut rng = Rng::new(seed);
+            let capacity = 1 + rng.below(100);
+            let blocks = 1 + rng.below(300);
             let mut words: Words = vec![[0; 2]; blocks as usize];
             let mut lru = Recency::<1>::new(capacity);
             let mut model: VecDeque<(u32, u32)> = VecDeque::new();
             for _ in 0..20_000 {
-                let block = dice.below(blocks) as u32;
+                let block = rng.below(blocks) as u32;
                 let found = model.iter().position(|&(there, _)| there == block);
                 assert_eq!(words[block as usize][1] != 0, found.is_some());
-                match (found, dice.below(10)) {
+                match (found, rng.below(10)) {
                     (Some(at), 0) => {
                         lru.remove(block, &mut words);
                         model.remove(at);

@@ -7,7 +7,7 @@ use cinnabar_engine::units::VolumeId;
 use cinnabar_policy::monitor;
 use cinnabar_policy::planning::{Actuator, Closed, Every, Limits, Planning, Rules, Wanted};
 use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
-use cinnabar_study::dice::Dice;
+use cinnabar_study::rng::Rng;
 use cinnabar_study::instant::plain_volume;
 use cinnabar_study::{CacheSetup, InstantCache};
 
@@ -105,14 +105,14 @@ impl Managed {
 /// beside one that reads `scans` new blocks for each of their reads.
 fn neighbours_hits(scans: u64) -> u64 {
     let mut managed = Managed::new(4);
-    let mut dice = Dice::new(3);
+    let mut rng = Rng::new(3);
     let (mut next, mut before) = (0, 0);
     for round in 0..900_000_u64 {
         if round == 450_000 {
             before = managed.hits(0..3);
         }
         let volume = (round % 3) as usize;
-        let block = dice.below(CAPACITY / 4);
+        let block = rng.below(CAPACITY / 4);
         managed.read(volume, block, 10);
         for _ in 0..scans {
             managed.read(3, next % VOLUME_BLOCKS, 0);
@@ -134,14 +134,14 @@ fn a_scan_costs_its_neighbours_at_most_two_percent_of_their_hits() {
 #[test]
 fn shares_follow_a_shift_within_two_intervals() {
     let mut managed = Managed::new(2);
-    let mut dice = Dice::new(5);
+    let mut rng = Rng::new(5);
     let (large, small) = (CAPACITY * 55 / 100, CAPACITY / 10);
     // Five intervals one way, then the other way round.
     let mut phase = |managed: &mut Managed, sets: [u64; 2], intervals: u64| {
         let until_us = managed.now_us + intervals * INTERVAL_US;
         while managed.now_us < until_us {
             for (volume, set) in sets.into_iter().enumerate() {
-                let block = dice.below(set);
+                let block = rng.below(set);
                 managed.read(volume, block, 2);
             }
         }

@@ -4,7 +4,7 @@ use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{Config, Eviction};
-use cinnabar_study::dice::Dice;
+use cinnabar_study::rng::Rng;
 use cinnabar_study::instant::plain_volume;
 use cinnabar_study::{CacheSetup, InstantCache};
 
@@ -20,9 +20,9 @@ fn spec(name: &str, min: u64, max: u64) -> VolumeSpec {
 }
 
 /// Reads of a guest whose blocks are used again: most of them in a small part of its set.
-fn skewed(dice: &mut Dice, blocks: u64) -> u64 {
-    let part = dice.pick(&[blocks / 8, blocks / 2, blocks]);
-    dice.below(part)
+fn skewed(rng: &mut Rng, blocks: u64) -> u64 {
+    let part = rng.pick(&[blocks / 8, blocks / 2, blocks]);
+    rng.below(part)
 }
 
 /// Hits of a quiet volume with this minimum in the second half of a run, beside a volume `busy`
@@ -31,17 +31,17 @@ fn quiet_hits(eviction: Eviction, min: u64, busy: u64) -> u64 {
     let mut cache = cache(eviction);
     let quiet = cache.attach(spec("quiet", min, u64::MAX));
     let other = cache.attach(spec("busy", 0, u64::MAX));
-    let mut dice = Dice::new(1);
+    let mut rng = Rng::new(1);
     let mut hits_before = 0;
     for round in 0..400_000_u64 {
         if round == 200_000 {
             hits_before = cache.volume_counters(quiet).read_hits;
         }
-        let block = skewed(&mut dice, CAPACITY * 2 / 5);
+        let block = skewed(&mut rng, CAPACITY * 2 / 5);
         cache.read(quiet, block, 1);
         for _ in 0..busy {
             // Blocks of every kind: some are used again soon, most never.
-            let block = skewed(&mut dice, 16 * CAPACITY);
+            let block = skewed(&mut rng, 16 * CAPACITY);
             cache.read(other, block, 1);
         }
     }
@@ -66,11 +66,11 @@ fn a_quiet_volume_keeps_its_hits_under_its_minimum() {
 
 /// Reads at random from all of three volumes, each larger than the cache.
 fn want_everything(cache: &mut InstantCache, volumes: &[VolumeId], rates: &[u64], rounds: u64) {
-    let mut dice = Dice::new(2);
+    let mut rng = Rng::new(2);
     for _ in 0..rounds {
         for (volume, rate) in volumes.iter().zip(rates) {
             for _ in 0..*rate {
-                let block = skewed(&mut dice, 4 * CAPACITY);
+                let block = skewed(&mut rng, 4 * CAPACITY);
                 cache.read(*volume, block, 1);
             }
         }

@@ -90,17 +90,17 @@ impl Blend {
         let (loop_blocks, loop_share) = settings.looped;
         let (scan_blocks, scan_share) = settings.scan;
         let read_from = settings.written.0 + settings.log.0;
-        let dice = chance.unit();
-        if dice < loop_share && loop_blocks > 0 {
+        let rng = chance.unit();
+        if rng < loop_share && loop_blocks > 0 {
             let from = read_from + settings.read.0;
             let (at, blocks) = advance(&mut self.loop_at, loop_blocks);
             return (from + at, blocks);
         }
-        if dice < loop_share + scan_share && scan_blocks > 0 {
+        if rng < loop_share + scan_share && scan_blocks > 0 {
             return self.scan(scan_blocks, chance);
         }
         let blocks = settings.lengths.pick(chance);
-        let is_back = dice < loop_share + scan_share + settings.read_back;
+        let is_back = rng < loop_share + scan_share + settings.read_back;
         if (is_back || self.read.is_none()) && self.written.is_some() {
             return by_popularity(self.written.as_ref(), 0, blocks, chance);
         }

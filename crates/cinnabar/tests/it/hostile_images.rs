@@ -17,9 +17,9 @@ const LINES_MAX: u64 = 1_000_000;
 const ROUNDS: u64 = 500;
 
 /// A generator that gives the same numbers each time.
-struct Dice(u64);
+struct Rng(u64);
 
-impl Dice {
+impl Rng {
     fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
@@ -73,17 +73,17 @@ fn image(site: &Site) -> Vec<MetaPage> {
 
 /// Changes some bytes of a page, mostly in front, where the numbers are; and then lets the checksum of
 /// the page, or of the sector, say that all is well, or leaves it.
-fn tamper(page: &mut MetaPage, dice: &mut Dice) {
-    let sector = if dice.below(2) == 0 { 0 } else { dice.below(8) * 512 };
-    for _ in 0..=dice.below(4) {
-        let at = sector + if dice.below(3) == 0 { dice.below(512) } else { 4 + dice.below(60) };
-        page.0[at.min(4095)] = match dice.below(3) {
+fn tamper(page: &mut MetaPage, rng: &mut Rng) {
+    let sector = if rng.below(2) == 0 { 0 } else { rng.below(8) * 512 };
+    for _ in 0..=rng.below(4) {
+        let at = sector + if rng.below(3) == 0 { rng.below(512) } else { 4 + rng.below(60) };
+        page.0[at.min(4095)] = match rng.below(3) {
             0 => 0xFF,
-            1 => page.0[at.min(4095)] ^ 1 << dice.below(8),
-            _ => dice.next() as u8,
+            1 => page.0[at.min(4095)] ^ 1 << rng.below(8),
+            _ => rng.next() as u8,
         };
     }
-    let part = match dice.below(5) {
+    let part = match rng.below(5) {
         0 => return,
         1 | 2 => sector..sector + 512,
         _ => 0..4096,
@@ -117,21 +117,21 @@ fn no_image_is_too_hostile() {
             .chain((512..good.len()).step_by(256))
             .filter(|page| good.get(*page).is_some_and(|page| page.0.iter().any(|b| *b != 0)))
             .collect();
-        let mut dice = Dice(0x9E37_79B9_7F4A_7C15);
+        let mut rng = Rng(0x9E37_79B9_7F4A_7C15);
         for round in 0..ROUNDS {
             let mut bad = Tampered::new(&good);
-            for _ in 0..=dice.below(5) {
-                let page = bad.page(metadata[dice.below(metadata.len())]);
-                match dice.below(8) {
-                    0 => *page = good[metadata[dice.below(metadata.len())]].clone(),
-                    1 => page.0.iter_mut().for_each(|byte| *byte = dice.next() as u8),
+            for _ in 0..=rng.below(5) {
+                let page = bad.page(metadata[rng.below(metadata.len())]);
+                match rng.below(8) {
+                    0 => *page = good[metadata[rng.below(metadata.len())]].clone(),
+                    1 => page.0.iter_mut().for_each(|byte| *byte = rng.next() as u8),
                     2 => page.0.fill(0),
-                    _ => tamper(page, &mut dice),
+                    _ => tamper(page, &mut rng),
                 }
             }
             // Now and then one that ends too early.
             if round % 16 == 15 {
-                bad.blocks = 1 + dice.below(good.len() - 1) as u64;
+                bad.blocks = 1 + rng.below(good.len() - 1) as u64;
             }
             *seen.entry(look(&bad, round % 8 == 0)).or_default() += 1;
         }
@@ -145,12 +145,12 @@ fn no_image_is_too_hostile() {
 #[test]
 fn a_superblock_alone_is_judged_for_what_it_is() {
     let good = image(&used_site(false));
-    let mut dice = Dice(7);
+    let mut rng = Rng(7);
     let mut kinds = BTreeSet::new();
     for _ in 0..400 {
         let mut bad = Tampered::new(&good);
-        tamper(bad.page(0), &mut dice);
-        tamper(bad.page(1), &mut dice);
+        tamper(bad.page(0), &mut rng);
+        tamper(bad.page(1), &mut rng);
         kinds.insert(look(&bad, false));
     }
     assert!(kinds.contains(&Some("Refuse".to_owned())), "{kinds:?}");
@@ -160,22 +160,22 @@ fn a_superblock_alone_is_judged_for_what_it_is() {
 fn no_region_is_too_hostile() {
     let good = image(&sharded_site(true));
     let blocks = good.len() / 3;
-    let mut dice = Dice(11);
+    let mut rng = Rng(11);
     let mut seen = BTreeMap::<Option<String>, u64>::new();
     for round in 0..ROUNDS {
         let mut bad = Tampered::new(&good);
-        for _ in 0..=dice.below(3) {
+        for _ in 0..=rng.below(3) {
             // Mostly superblocks, where the numbers are that say how many regions there are.
-            let within = if dice.below(4) == 0 { dice.below(300) } else { dice.below(2) };
-            let from = dice.below(3) * blocks + within;
-            let to = dice.below(3) * blocks + dice.below(2);
-            match dice.below(4) {
+            let within = if rng.below(4) == 0 { rng.below(300) } else { rng.below(2) };
+            let from = rng.below(3) * blocks + within;
+            let to = rng.below(3) * blocks + rng.below(2);
+            match rng.below(4) {
                 0 => *bad.page(to) = good[from].clone(),
-                _ => tamper(bad.page(from), &mut dice),
+                _ => tamper(bad.page(from), &mut rng),
             }
         }
         if round % 16 == 15 {
-            bad.blocks = 1 + dice.below(good.len() - 1) as u64;
+            bad.blocks = 1 + rng.below(good.len() - 1) as u64;
         }
         *seen.entry(look(&bad, false)).or_default() += 1;
     }

@@ -6,7 +6,7 @@ use super::host::Host;
 use super::setting::{Setting, VOLUME};
 use anyhow::{Context, Result, ensure};
 use e2e::Site;
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::disk_log;
 use e2e::tools::SQLITE;
 use std::path::{Path, PathBuf};
@@ -62,11 +62,11 @@ fn live(site: &Site, setting: &Setting) -> Result<Vec<Ack>> {
     plan.programs.push(SQLITE);
     let mut guest = plan.boot(site)?;
     start_work(&mut guest, setting)?;
-    let (mut acks, mut dice) = (Vec::new(), Dice::new(setting.seed));
+    let (mut acks, mut rng) = (Vec::new(), Rng::new(setting.seed));
     let Setting { commits, incidents, .. } = setting;
     for (number, incident) in (1..).zip(incidents) {
         watch(&mut acks, site, &guest, commits * number / (incidents.len() as u64 + 1))?;
-        thread::sleep(Duration::from_millis(dice.below(60)));
+        thread::sleep(Duration::from_millis(rng.below(60)));
         host = host.meet(*incident).with_context(|| format!("incident {number}"))?;
     }
     watch(&mut acks, site, &guest, *commits)?;

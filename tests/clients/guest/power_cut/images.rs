@@ -2,7 +2,7 @@
 
 use super::check::{Verdict, check};
 use anyhow::{Context, Result};
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::disk_log::{DiskLog, Piece, Replay, copy_sparse, survivors};
 use std::fs::File;
 use std::ops::Range;
@@ -43,14 +43,14 @@ pub(super) struct Finding {
 pub(super) fn legal(log: &DiskLog, flushes: Option<usize>, seed: u64) -> Vec<Look> {
     let points = log.points();
     let count = flushes.unwrap_or(points.len());
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut looks = Vec::new();
     for point in spread(points, count) {
         looks.push(Look { base: point, pieces: Vec::new(), point, is_exact: true });
         let window = log.window(point);
         let mut parts: Vec<Vec<Piece>> = Vec::new();
         for _ in 0..PARTS.min(changes(log, window.clone()).len()) {
-            let pieces = survivors(log.entries(), window.clone(), &SUPERBLOCK, &mut dice);
+            let pieces = survivors(log.entries(), window.clone(), &SUPERBLOCK, &mut rng);
             if !pieces.is_empty() && !parts.contains(&pieces) {
                 parts.push(pieces);
             }
@@ -73,7 +73,7 @@ pub(super) enum Mistake {
 /// Images that are wrong: each pretends to be the disk after a flush.
 pub(super) fn mistaken(log: &DiskLog, mistake: Mistake, images: usize, seed: u64) -> Vec<Look> {
     let points = log.points();
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut looks = Vec::new();
     let triples: Vec<&[usize]> = points.windows(3).collect();
     for points in spread(triples, images) {
@@ -85,7 +85,7 @@ pub(super) fn mistaken(log: &DiskLog, mistake: Mistake, images: usize, seed: u64
         let pieces = match mistake {
             Mistake::LostWrite => {
                 let mut pieces = first;
-                pieces.remove(dice.below(pieces.len() as u64) as usize);
+                pieces.remove(rng.below(pieces.len() as u64) as usize);
                 pieces.extend(second);
                 pieces
             }

@@ -2,7 +2,7 @@
 
 use super::super::disk::{Attach, Disk, over_nbd, over_vhost_user};
 use super::backend::EXPORT;
-use e2e::dice::Dice;
+use e2e::rng::Rng;
 use e2e::{Config, MIB, Volume};
 use std::fmt::{self, Display};
 
@@ -46,10 +46,10 @@ pub(super) enum Incident {
 
 /// So many incidents, some of each kind.
 pub(super) fn incidents(mode: &str, count: u64, seed: u64) -> Vec<Incident> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let kinds = [Incident::Kill, Incident::Stop, Incident::Server, Incident::Both, Incident::Mode];
     let kinds = if mode == WRITE_BACK { &kinds[..] } else { &kinds[..4] };
-    (0..count).map(|_| kinds[dice.below(kinds.len() as u64) as usize]).collect()
+    (0..count).map(|_| kinds[rng.below(kinds.len() as u64) as usize]).collect()
 }
 
 impl Setting {

@@ -247,10 +247,10 @@ fn write_and_read(rig: &Rig, clones: &[&str], rounds: u64) {
                 let socket = rig.path(&format!("{name}.sock"));
                 scope.spawn(move || {
                     let mut client = Client::connect(&socket, name);
-                    let mut dice: u64 = number * 2 + guest + 1;
+                    let mut rng: u64 = number * 2 + guest + 1;
                     let mut below = |end: u64| {
-                        dice = dice.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
-                        (dice >> 33) % end
+                        rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(99);
+                        (rng >> 33) % end
                     };
                     let mut expected = pattern(0, SIZE as usize);
                     for round in 0..rounds {

@@ -12,17 +12,17 @@ use rand_xoshiro::Xoshiro256PlusPlus;
 const CAPACITY: u32 = 8000;
 
 /// Two to nine volumes; reservations take at most 80 % of the server.
-fn draw(dice: &mut Xoshiro256PlusPlus) -> Vec<Guest> {
-    let number = dice.random_range(2..10u64);
+fn draw(rng: &mut Xoshiro256PlusPlus) -> Vec<Guest> {
+    let number = rng.random_range(2..10u64);
     (0..number)
         .map(|volume| {
             let most = CAPACITY / 10 * 8 / number as u32;
-            let reservation = [0, dice.random_range(1..=most)][dice.random_range(0..2)];
-            let more = dice.random_range(20..4000u32);
-            let limit = [0, reservation + more][dice.random_range(0..2)];
-            let weight = dice.random_range(1..=1000);
+            let reservation = [0, rng.random_range(1..=most)][rng.random_range(0..2)];
+            let more = rng.random_range(20..4000u32);
+            let limit = [0, reservation + more][rng.random_range(0..2)];
+            let weight = rng.random_range(1..=1000);
             let mut guest = guest(volume, reservation, limit, weight, Load::Closed(64));
-            let length = [0, 4096, 8192, 65_536][dice.random_range(0..4)];
+            let length = [0, 4096, 8192, 65_536][rng.random_range(0..4)];
             guest.op = Op::Read { length };
             guest
         })
@@ -78,16 +78,16 @@ fn any_group_gets_its_due() {
 /// Guests with few requests at a time, too: each gets at least what it would beside busy neighbours, as far
 /// as so few requests can.
 fn judge_few(seed: u64, mutants: Mutants) -> Verdict {
-    let dice = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut guests = draw(dice);
+    let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
+    let mut guests = draw(rng);
     let due = due(&guests);
     let few: Vec<usize> =
-        guests.iter().map(|_| [1, 2, 4, 8, 64][dice.random_range(0..5)]).collect();
+        guests.iter().map(|_| [1, 2, 4, 8, 64][rng.random_range(0..5)]).collect();
     for (guest, few) in guests.iter_mut().zip(&few) {
         guest.load = Load::Closed(*few);
     }
     let settings: Vec<_> = guests.iter().map(|guest| guest.settings).collect();
-    let channels = [1, 2, 4, 8][dice.random_range(0..4)];
+    let channels = [1, 2, 4, 8][rng.random_range(0..4)];
     let log = World::new(mutants, channels, u64::from(CAPACITY), guests).run(4000).log;
     log.clean()?;
     for (seat, due) in due.into_iter().enumerate() {

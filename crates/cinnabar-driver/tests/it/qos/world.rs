@@ -114,7 +114,7 @@ pub(crate) struct World {
     wake_ns: u64,
     tokens: u64,
     owners: BTreeMap<u64, usize>,
-    dice: Xoshiro256PlusPlus,
+    rng: Xoshiro256PlusPlus,
 }
 
 impl World {
@@ -152,7 +152,7 @@ impl World {
             wake_ns: u64::MAX,
             tokens: 0,
             owners: BTreeMap::new(),
-            dice: Xoshiro256PlusPlus::seed_from_u64(18),
+            rng: Xoshiro256PlusPlus::seed_from_u64(18),
         };
         for seat in 0..world.seats.len() {
             for phase in world.seats[seat].guest.phases.clone() {
@@ -215,7 +215,7 @@ impl World {
             Load::Open(iops) if self.asks(seat) => {
                 self.ask(seat);
                 let mean = 1_000_000_000 / iops;
-                let next = self.now_ns + self.dice.random_range(mean / 2..=mean + mean / 2);
+                let next = self.now_ns + self.rng.random_range(mean / 2..=mean + mean / 2);
                 self.schedule(next, Event::Arrive(seat));
             }
             Load::Open(_) => {}
@@ -307,7 +307,7 @@ impl World {
             let Some(slot) = self.server_queue.pop_front() else { break };
             let cost = self.under_way[slot].map_or(0, |dispatch| dispatch.cost.units());
             let mean = self.service_ns * cost.max(65_536) / 65_536 * self.speed / 1000;
-            let takes = self.dice.random_range(mean / 2..=mean + mean / 2);
+            let takes = self.rng.random_range(mean / 2..=mean + mean / 2);
             let from = self.now_ns.max(self.stall_ns);
             self.schedule(from + takes, Event::Done(slot));
         }

@@ -17,7 +17,7 @@ use cinnabar_engine::{
     Action, Answer, Bounds, Command, Config, Event, Failure, IoRequest, Op, Reply, Request,
     RequestId,
 };
-use cinnabar_sim::dice::Dice;
+use cinnabar_sim::rng::Rng;
 use cinnabar_sim::medium::{Backend, CacheDevice, Media, Transfer};
 use cinnabar_sim::shards::Shards;
 use cinnabar_sim::{CacheSetup, Factory, Machine, ShardedFactory, Stamp, Stamped};
@@ -84,7 +84,7 @@ struct Met {
 }
 
 struct World {
-    dice: Dice,
+    rng: Rng,
     setup: CacheSetup,
     machine: Shards<Stamped>,
     media: Media,
@@ -108,44 +108,44 @@ struct World {
     met: Met,
 }
 
-fn setup(dice: &mut Dice, mutants: Mutants) -> CacheSetup {
-    let shards = dice.pick(&[1, 1, 1, 2, 3]);
+fn setup(rng: &mut Rng, mutants: Mutants) -> CacheSetup {
+    let shards = rng.pick(&[1, 1, 1, 2, 3]);
     let bounds = Bounds {
-        partial_blocks: dice.pick(&[1, 2, 4, 1024]),
-        write_blocks: dice.pick(&[1, 2, 256]),
-        zero_blocks: dice.pick(&[1, 2, 4096]),
-        parts: dice.pick(&[1, 2, 32]),
-        part_bytes: dice.pick(&[4096, 8192, 1 << 30]),
-        miss_blocks: dice.pick(&[1, 2, 256]),
-        zero_fallback_blocks: dice.pick(&[1, 256]),
+        partial_blocks: rng.pick(&[1, 2, 4, 1024]),
+        write_blocks: rng.pick(&[1, 2, 256]),
+        zero_blocks: rng.pick(&[1, 2, 4096]),
+        parts: rng.pick(&[1, 2, 32]),
+        part_bytes: rng.pick(&[4096, 8192, 1 << 30]),
+        miss_blocks: rng.pick(&[1, 2, 256]),
+        zero_fallback_blocks: rng.pick(&[1, 256]),
         ..Bounds::default()
     };
     let config = Config {
         bounds,
         mutants,
-        probation_blocks: dice.pick(&[Some(1), Some(3), None]),
-        chunk_age_ns_max: dice.pick(&[0, 1_000_000]),
+        probation_blocks: rng.pick(&[Some(1), Some(3), None]),
+        chunk_age_ns_max: rng.pick(&[0, 1_000_000]),
         ..Config::default()
     };
     let single = CacheSetup::single(1020 * u64::from(shards), config);
-    CacheSetup { shards, span_log2: 1, threads: dice.pick(&[1, 2]), ..single }
+    CacheSetup { shards, span_log2: 1, threads: rng.pick(&[1, 2]), ..single }
 }
 
 impl World {
     fn new(seed: u64, mutants: Mutants) -> Self {
-        let mut dice = Dice::new(seed);
-        let setup = setup(&mut dice, mutants);
+        let mut rng = Rng::new(seed);
+        let setup = setup(&mut rng, mutants);
         let format = Factory::<Stamped>::format(&mut ShardedFactory, &setup, 0);
         let machine = ShardedFactory.start(&setup, &format.superblocks).expect("just formatted");
         let backends = VOLUMES.iter().enumerate().map(|(index, (sectors, align_bytes))| {
             let mut backend = Backend::new(index, *sectors, *align_bytes, false);
-            backend.can_zero = dice.chance(0.7);
+            backend.can_zero = rng.chance(0.7);
             backend
         });
         let backends = backends.collect();
         let mut world = Self {
-            faults: dice.chance(0.5),
-            dice,
+            faults: rng.chance(0.5),
+            rng,
             setup,
             machine,
             media: Media::new(CacheDevice::new(&format), backends),

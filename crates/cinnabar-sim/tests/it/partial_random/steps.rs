@@ -6,7 +6,7 @@ use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{Command, Event, IoDone, IoError, IoOp, Op, Payload};
-use cinnabar_sim::dice::Dice;
+use cinnabar_sim::rng::Rng;
 use cinnabar_sim::medium::Media;
 use cinnabar_sim::medium::proof::judge;
 use cinnabar_sim::{Machine, Stamp, Stamped};
@@ -21,7 +21,7 @@ fn bytes(first: u64, count: u64) -> ByteSpan {
 
 impl World {
     pub(super) fn step(&mut self) {
-        match self.dice.below(100) {
+        match self.rng.below(100) {
             0..38 => self.request(),
             38..80 => self.advance(),
             80..94 => match self.wake {
@@ -33,7 +33,7 @@ impl World {
                 _ => {}
             },
             94..97 => self.manage(),
-            97 if self.faults && self.dice.chance(0.2) => {
+            97 if self.faults && self.rng.chance(0.2) => {
                 let guests = |asked: &Asked| matches!(asked, Asked::Read(_) | Asked::Other);
                 let oldest = self.asked.iter().find(|(_, asked)| guests(asked));
                 if let Some(id) = oldest.map(|(id, _)| *id) {
@@ -41,7 +41,7 @@ impl World {
                 }
             }
             98 if self.faults => self.abandon(),
-            99 if self.faults && self.dice.chance(0.1) => self.crash(),
+            99 if self.faults && self.rng.chance(0.1) => self.crash(),
             _ => {}
         }
     }
@@ -49,7 +49,7 @@ impl World {
     /// The operator gives the cache device up, more likely one that is lost.
     fn abandon(&mut self) {
         let busy = |asked: &Asked| matches!(asked, Asked::Abandon | Asked::Replace);
-        if !self.asked.values().any(busy) && (self.is_lost() || self.dice.chance(0.05)) {
+        if !self.asked.values().any(busy) && (self.is_lost() || self.rng.chance(0.05)) {
             self.command(Asked::Abandon, Command::Abandon);
         }
     }
@@ -58,17 +58,17 @@ impl World {
     /// requests are about, or beside it.
     fn place(&mut self, index: usize) -> (u64, u64) {
         let sectors = self.media.backends[index].sectors();
-        if self.dice.chance(0.4) {
-            self.hot[index] = self.dice.below(sectors) / 8 * 8;
+        if self.rng.chance(0.4) {
+            self.hot[index] = self.rng.below(sectors) / 8 * 8;
         }
         let (hot, last) = (self.hot[index], sectors / 8 * 8);
-        let block = self.dice.pick(&[hot, hot, hot, hot + 8, hot.saturating_sub(8), last]);
-        let first = (block + self.dice.below(8)).min(sectors - 1);
-        let count = match self.dice.below(50) {
-            0..35 => self.dice.within(1..9 - first % 8),
-            35..45 => self.dice.within(1..25),
-            45..49 => self.dice.within(1..9),
-            _ => self.dice.within(1..sectors + 1),
+        let block = self.rng.pick(&[hot, hot, hot, hot + 8, hot.saturating_sub(8), last]);
+        let first = (block + self.rng.below(8)).min(sectors - 1);
+        let count = match self.rng.below(50) {
+            0..35 => self.rng.within(1..9 - first % 8),
+            35..45 => self.rng.within(1..25),
+            45..49 => self.rng.within(1..9),
+            _ => self.rng.within(1..sectors + 1),
         };
         (first, count.min(sectors - first))
     }
@@ -80,16 +80,16 @@ impl World {
     }
 
     fn request(&mut self) {
-        let index = self.dice.below(4) as usize;
+        let index = self.rng.below(4) as usize;
         let State::Attached(volume) = self.states[index] else { return };
         if self.asked.len() > ASKED_MAX {
             return;
         }
         let (first, count) = self.place(index);
-        let (span, fua) = (bytes(first, count), self.dice.chance(0.1));
+        let (span, fua) = (bytes(first, count), self.rng.chance(0.1));
         let data = Stamped::alloc(span.blocks() as u32);
         let mut asked = Asked::Other;
-        let op = match self.dice.below(20) {
+        let op = match self.rng.below(20) {
             0..9 => {
                 let values = self.values(index, (first, count));
                 data.set((span.head_bytes() / SECTOR_BYTES) as usize, &values);
@@ -103,7 +103,7 @@ impl World {
                 Op::Read { span, data }
             }
             14 => Op::Trim { span, fua },
-            15 => Op::WriteZeroes { span, fua, may_punch: self.dice.chance(0.5) },
+            15 => Op::WriteZeroes { span, fua, may_punch: self.rng.chance(0.5) },
             16 => Op::Flush,
             17 | 18 => Op::Invalidate { span },
             _ => return self.disturb(index, volume),
@@ -113,7 +113,7 @@ impl World {
 
     /// Another writer, or a server that restarts and has lost writes, and the invalidation that says so.
     fn disturb(&mut self, index: usize, volume: VolumeId) {
-        let changed = if self.dice.chance(0.5) {
+        let changed = if self.rng.chance(0.5) {
             let (first, count) = self.place(index);
             let values = self.values(index, (first, count));
             self.change(index, true, |media, _| media.backends[index].write_behind(first, &values))
@@ -127,7 +127,7 @@ impl World {
 
     /// A backend loses writes that no flush covers.
     fn lose(&mut self, index: usize) -> Vec<u64> {
-        self.change(index, true, |media, dice| drop(media.backends[index].lose(dice)))
+        self.change(index, true, |media, rng| drop(media.backends[index].lose(rng)))
     }
 
     /// Lets something change a backend, for which reads under way are `excused` or not. Gives the
@@ -136,11 +136,11 @@ impl World {
         &mut self,
         index: usize,
         excused: bool,
-        change: impl FnOnce(&mut Media, &mut Dice),
+        change: impl FnOnce(&mut Media, &mut Rng),
     ) -> Vec<u64> {
         let sectors = 0..self.media.backends[index].sectors();
         let before = self.media.backends[index].sectors_of(sectors.clone()).to_vec();
-        change(&mut self.media, &mut self.dice);
+        change(&mut self.media, &mut self.rng);
         let after = self.media.backends[index].sectors_of(sectors.clone());
         let pairs = sectors.zip(before.iter().zip(after));
         let changed: Vec<u64> =
@@ -166,7 +166,7 @@ impl World {
         if self.held.is_empty() {
             return;
         }
-        let at = self.dice.below(self.held.len() as u64) as usize;
+        let at = self.rng.below(self.held.len() as u64) as usize;
         let Held { transfer, touched, device } = &self.held[at];
         let (backend, id, touched) = (transfer.backend(), transfer.request.id, *touched);
         let flushes = matches!(transfer.request.op, IoOp::Flush | IoOp::Prove);
@@ -175,7 +175,7 @@ impl World {
             self.held.remove(at);
             return self.event(Event::IoDone(IoDone::new(id, Err(IoError::Io))));
         }
-        if !touched && self.dice.chance(0.3) {
+        if !touched && self.rng.chance(0.3) {
             return self.touch(at, 1);
         }
         let fails = match (self.faults, backend) {
@@ -184,19 +184,19 @@ impl World {
             (true, Some(_)) if flushes => 0.02,
             (true, Some(_)) => 0.06,
         };
-        if self.dice.chance(fails / 2.0) {
+        if self.rng.chance(fails / 2.0) {
             return self.event(Event::Overdue(id));
         }
-        if !self.dice.chance(fails) {
+        if !self.rng.chance(fails) {
             self.touch(at, 1);
             return self.end(at, Ok(()));
         }
         match backend {
             // Each shard flushes for itself, and only the one that fails would know.
-            Some(index) if flushes && self.setup.shards == 1 && self.dice.chance(0.7) => {
+            Some(index) if flushes && self.setup.shards == 1 && self.rng.chance(0.7) => {
                 self.lose(index);
             }
-            _ if !touched && self.dice.chance(0.5) => self.touch(at, 2),
+            _ if !touched && self.rng.chance(0.5) => self.touch(at, 2),
             _ => {}
         }
         self.end(at, Err(IoError::Io));
@@ -235,17 +235,17 @@ impl World {
 
     /// A volume comes, changes or goes.
     fn manage(&mut self) {
-        let index = self.dice.below(4) as usize;
+        let index = self.rng.below(4) as usize;
         match self.states[index] {
             State::Away => {
-                if self.sealed[index] && self.dice.chance(0.5) {
+                if self.sealed[index] && self.rng.chance(0.5) {
                     let place = self.place(index);
                     let values = self.values(index, place);
                     self.media.backends[index].write_behind(place.0, &values);
                 }
                 self.attach(index);
             }
-            State::Attached(volume) => match self.dice.below(4) {
+            State::Attached(volume) => match self.rng.below(4) {
                 0 => {
                     self.states[index] = State::Detaching(volume);
                     self.command(Asked::Detach(index), Command::Detach(volume));
@@ -272,13 +272,13 @@ impl World {
     }
 
     fn change_mode(&mut self, volume: VolumeId) {
-        let mode = match self.dice.below(5) {
+        let mode = match self.rng.below(5) {
             0 => Mode::WriteAround,
             1 => Mode::PassThrough,
             _ => Mode::WriteThrough,
         };
         let change = VolumePlan { mode: Some(mode), ..VolumePlan::unchanged(volume) };
-        let admits = self.dice.pick(&[None, None, Some(false), Some(true)]);
+        let admits = self.rng.pick(&[None, None, Some(false), Some(true)]);
         self.admits = admits.unwrap_or(self.admits);
         self.event(Event::Adopt(Plan { volumes: vec![change], admits }));
     }
@@ -294,8 +294,8 @@ impl World {
             belief: judge(&then, Some(&proof), Mutants::default()),
             proof: Some(proof),
             generation: backend.generation_with(Some(self.device)),
-            bypass_sequential_bytes: self.dice.pick(&[0, 0, 16 << 10]),
-            bypass_large_bytes: self.dice.pick(&[0, 0, 8 << 10]),
+            bypass_sequential_bytes: self.rng.pick(&[0, 0, 16 << 10]),
+            bypass_large_bytes: self.rng.pick(&[0, 0, 8 << 10]),
             ..VolumeSpec::new(name, backend.sectors() * SECTOR_BYTES)
         };
         self.states[index] = State::Attaching;

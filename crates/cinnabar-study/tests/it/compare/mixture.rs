@@ -3,7 +3,7 @@
 use cinnabar_policy::sizing::{Allocator, Goal, Prices, Steadiness, Weighting};
 use cinnabar_study::analysis::{Every, Look, Rules};
 use cinnabar_study::compare::{Contestant, Model, Options};
-use cinnabar_study::dice::Dice;
+use cinnabar_study::rng::Rng;
 use cinnabar_trace::{Op, Record};
 use std::collections::BTreeMap;
 
@@ -15,21 +15,21 @@ pub(crate) const INTERVAL_US: u64 = 1_000_000;
 /// Requests of a loop of reads, a skewed mix, a volume that writes the same again and again, and a
 /// scan that never comes back; `blocks` scales their sizes. An interval is as long as 2000 requests.
 pub(crate) fn mixture(seed: u64, requests: u64, blocks: u64) -> Vec<Record> {
-    let mut dice = Dice::new(seed);
+    let mut rng = Rng::new(seed);
     let mut cursors = [0_u64; VOLUMES];
     let request = |at: u64| {
-        let volume = dice.below(VOLUMES as u64) as u32;
+        let volume = rng.below(VOLUMES as u64) as u32;
         let cursor = &mut cursors[volume as usize];
         let (block, is_write) = match volume {
             0 => (*cursor % (2 * blocks), false),
             1 => {
-                let part = dice.pick(&[blocks / 8, blocks / 2, 2 * blocks]);
-                (dice.below(part), dice.below(10) < 3)
+                let part = rng.pick(&[blocks / 8, blocks / 2, 2 * blocks]);
+                (rng.below(part), rng.below(10) < 3)
             }
-            2 => (dice.below(blocks), dice.below(100) < 97),
+            2 => (rng.below(blocks), rng.below(100) < 97),
             _ => (*cursor, false),
         };
-        let count = 1 + dice.below(4);
+        let count = 1 + rng.below(4);
         *cursor += count;
         Record {
             ts_us: at * INTERVAL_US / 2000,

@@ -4,7 +4,7 @@ use cinnabar_policy::sizing::WritePolicy;
 use cinnabar_study::analysis::Part;
 use cinnabar_study::compare::papers::Papers;
 use cinnabar_study::compare::{Counts, Division, Outcome};
-use cinnabar_study::dice::Dice;
+use cinnabar_study::rng::Rng;
 
 const VOLUMES: usize = 3;
 const CAPACITY: u64 = 12;
@@ -98,12 +98,12 @@ impl Naive {
     }
 }
 
-fn random_plan(dice: &mut Dice) -> Division {
+fn random_plan(rng: &mut Rng) -> Division {
     let mut left = CAPACITY;
     let part = |_| {
-        let blocks = dice.below(left + 1);
+        let blocks = rng.below(left + 1);
         left -= blocks;
-        Part { blocks, policy: dice.pick(&WritePolicy::ALL) }
+        Part { blocks, policy: rng.pick(&WritePolicy::ALL) }
     };
     Division::Divided((0..VOLUMES).map(part).collect())
 }
@@ -112,20 +112,20 @@ fn random_plan(dice: &mut Dice) -> Division {
 fn the_papers_model_equals_brute_force() {
     let (mut hits, mut destages, mut dirty_shrinks) = (0, 0, 0);
     for seed in 0..2000 {
-        let mut dice = Dice::new(seed);
+        let mut rng = Rng::new(seed);
         let is_shared = seed % 4 == 0;
         let mut papers = Papers::new(CAPACITY, VOLUMES, is_shared);
         let mut naive = Naive::new(is_shared);
         for _ in 0..4 {
-            let plan = if is_shared { Division::Shared } else { random_plan(&mut dice) };
+            let plan = if is_shared { Division::Shared } else { random_plan(&mut rng) };
             let before = naive.outcome.total().backend_writes;
             papers.adopt(&plan);
             naive.adopt(&plan);
             dirty_shrinks += naive.outcome.total().backend_writes - before;
             for _ in 0..40 {
-                let volume = dice.below(VOLUMES as u64) as usize;
-                let (first, count) = (dice.below(8), 1 + dice.below(3));
-                let is_write = dice.below(2) == 0;
+                let volume = rng.below(VOLUMES as u64) as usize;
+                let (first, count) = (rng.below(8), 1 + rng.below(3));
+                let is_write = rng.below(2) == 0;
                 papers.request(volume, first..first + count, is_write).expect("few blocks");
                 (first..first + count).for_each(|block| naive.access(volume, block, is_write));
             }

@@ -116,12 +116,12 @@ impl Machine {
     fn reads(&mut self, day: &mut Day) {
         for _ in 0..day.budget(SHARES.background_reads) {
             let at_s = day.user_moment();
-            let dice = day.chance.unit();
-            if dice < 0.5 {
+            let rng = day.chance.unit();
+            if rng < 0.5 {
                 let nth = self.popularity.rank(APPLICATIONS, &mut day.chance);
                 let (block, blocks) = self.applications[nth].any_request(&mut day.chance);
                 day.read(at_s, block, blocks);
-            } else if dice < 0.85 {
+            } else if rng < 0.85 {
                 self.background.read_metadata(day, &self.disk, at_s);
             } else {
                 let blocks = pick(LONE_BLOCKS, &mut day.chance);

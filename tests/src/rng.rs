@@ -2,11 +2,11 @@
 
 /// A generator (xorshift64*).
 #[derive(Clone, Debug)]
-pub struct Dice {
+pub struct Rng {
     state: u64,
 }
 
-impl Dice {
+impl Rng {
     /// The same numbers for the same `seed`.
     pub fn new(seed: u64) -> Self {
         Self { state: seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1 }

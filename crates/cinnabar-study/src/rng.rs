@@ -1,27 +1,19 @@
-//! The one source of chance: a seeded generator, the same on every machine.
+//! The one source of chance here: a seeded generator, the same on every machine.
 //!
-//! Which generator it is, the lock file fixes: commit and seed reproduce a run.
+//! The lock file fixes which generator it is: commit and seed reproduce a figure. The fault simulation
+//! has its own, because its seeds must keep their meaning whatever a figure needs.
 
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
-use std::ops::Range;
 
 /// Seeded chance.
 #[derive(Debug)]
-pub struct Dice(SmallRng);
+pub struct Rng(SmallRng);
 
-impl Dice {
+impl Rng {
     /// The dice of a seed.
     pub fn new(seed: u64) -> Self {
         Self(SmallRng::seed_from_u64(seed))
-    }
-
-    /// A number of the range.
-    ///
-    /// # Panics
-    /// If it is empty.
-    pub fn within(&mut self, range: Range<u64>) -> u64 {
-        self.0.random_range(range)
     }
 
     /// A number below `end`.
@@ -29,7 +21,7 @@ impl Dice {
     /// # Panics
     /// If `end` is 0.
     pub fn below(&mut self, end: u64) -> u64 {
-        self.within(0..end)
+        self.0.random_range(0..end)
     }
 
     /// True with this probability.
