@@ -15,7 +15,7 @@
 //!   parts of both; but one that fails with [`OpError::Missing`] has made no object.
 
 use crate::buffers::Buffers;
-use crate::librados::standing::SeenLock;
+use crate::librados::lock_state::SeenLock;
 use cinnabar_placement::{Device, Header, HeaderError, Object, Pool, Record, RecordError};
 use rustix::fd::BorrowedFd;
 use rustix::io::Errno;

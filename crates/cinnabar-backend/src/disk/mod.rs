@@ -36,7 +36,7 @@ pub(crate) use durable::Extent as SyncExtent;
 pub(crate) use ioctl::{discard, zero_out};
 
 use crate::lineage::{Lineage, Snapshot};
-use crate::rbd::Standing;
+use crate::rbd::LockState;
 use remote::Remote;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -192,8 +192,8 @@ impl Disk {
 
     /// Whether it may be served: a lock that other hosts can break has to be seen now and then. What knows
     /// no such lock always may.
-    pub fn standing(&self) -> Standing {
-        self.remote().map_or(Standing::Held, Remote::standing)
+    pub fn lock_state(&self) -> LockState {
+        self.remote().map_or(LockState::Held, Remote::lock_state)
     }
 
     /// Whether a server does its I/O.

@@ -6,7 +6,7 @@ use crate::nbd::{self, Sink};
 use crate::port::{FileId, Task};
 #[cfg(feature = "ceph")]
 use crate::rbd;
-use crate::rbd::Standing;
+use crate::rbd::LockState;
 use rustix::io::Errno;
 use std::sync::Arc;
 
@@ -85,12 +85,12 @@ impl Remote {
     }
 
     /// Whether it may be served.
-    pub(super) fn standing(&self) -> Standing {
+    pub(super) fn lock_state(&self) -> LockState {
         match self {
-            Self::Nbd(_) => Standing::Held,
+            Self::Nbd(_) => LockState::Held,
             #[cfg(feature = "ceph")]
-            Self::Rbd(image) => image.standing(),
-            Self::Hybrid(volume) => volume.standing(),
+            Self::Rbd(image) => image.lock_state(),
+            Self::Hybrid(volume) => volume.lock_state(),
         }
     }
 

@@ -6,7 +6,7 @@ use super::{HybridError, HybridPlace, HybridStatus};
 use crate::closing::Counted;
 use crate::nbd::Sink;
 use crate::port::{Done, Extent, FileId, Task, Whole};
-use crate::rbd::Standing;
+use crate::rbd::LockState;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::volume::ProofToken;
 use cinnabar_hybrid::pools::Wait;
@@ -118,8 +118,8 @@ impl Client {
     }
 
     /// Whether it may be served.
-    pub(crate) fn standing(&self) -> Standing {
-        self.running().standing()
+    pub(crate) fn lock_state(&self) -> LockState {
+        self.running().lock_state()
     }
 
     /// The failure of a flush that sticks.

@@ -15,7 +15,7 @@ use crate::port::{Done, FileId, Task};
 use crate::proof::ProofError;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::volume::ProofToken;
-use cinnabar_hybrid::librados::standing::{SeenLock, Standing};
+use cinnabar_hybrid::librados::lock_state::{SeenLock, LockState};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::AsFd;
 use rustix::io::Errno;
@@ -162,10 +162,10 @@ impl Client {
     }
 
     /// Whether it may be served.
-    pub(crate) fn standing(&self) -> Standing {
+    pub(crate) fn lock_state(&self) -> LockState {
         match self.held {
-            Held::Image { .. } => self.lease.standing(),
-            Held::Snap(_) | Held::Standby(_) => Standing::Held,
+            Held::Image { .. } => self.lease.lock_state(),
+            Held::Snap(_) | Held::Standby(_) => LockState::Held,
         }
     }
 

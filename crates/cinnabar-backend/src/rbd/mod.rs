@@ -56,7 +56,7 @@ mod watched;
 #[cfg(feature = "ceph")]
 mod worker;
 
-pub use cinnabar_hybrid::librados::standing::Standing;
+pub use cinnabar_hybrid::librados::lock_state::LockState;
 pub use error::RbdError;
 pub use spec::{RbdSpec, RbdSpecError};
 

@@ -7,7 +7,7 @@ use super::spec::RbdSpec;
 use super::sys::{Ancestor, Cluster, Image, Locker, Look};
 use crate::lineage::{Lineage, Snapshot};
 use cinnabar_hybrid::librados::owner::{self, Owner};
-use cinnabar_hybrid::librados::standing::{TAKE_AFTER, now_ns};
+use cinnabar_hybrid::librados::lock_state::{TAKE_AFTER, now_ns};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use std::sync::Arc;

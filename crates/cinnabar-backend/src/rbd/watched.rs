@@ -2,7 +2,7 @@
 //! to do.
 
 use super::sys::{Locker, Look, Seen};
-use cinnabar_hybrid::librados::standing::now_ns;
+use cinnabar_hybrid::librados::lock_state::now_ns;
 use rustix::io::Errno;
 use std::time::{Duration, Instant};
 

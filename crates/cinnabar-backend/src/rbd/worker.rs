@@ -15,7 +15,7 @@ use crate::nbd::Sink;
 use crate::port::{Extent, FileId, Task, Whole};
 use cinnabar_driver::CloneMap;
 use cinnabar_engine::units::ByteSpan;
-use cinnabar_hybrid::librados::standing::SeenLock;
+use cinnabar_hybrid::librados::lock_state::SeenLock;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::io::Errno;

@@ -15,7 +15,7 @@ use super::volume::Volume;
 use super::writes::Subject;
 use cinnabar_backend::disk::Disk;
 use cinnabar_backend::returning::{ReturnError, SnapNames};
-use cinnabar_backend::{Proof, rbd::Standing};
+use cinnabar_backend::{Proof, rbd::LockState};
 use cinnabar_config::messages::{AnswerTo, CommandError, VolumeMode};
 use cinnabar_driver::returning::{covering, left_by_all};
 use cinnabar_engine::units::{ByteSpan, Instant};
@@ -130,7 +130,7 @@ impl DataPlane {
             // Nothing was attached: the snapshot and the record stay as they are.
             return self.refuse_attach(now, key, answer, CommandError::gone());
         }
-        let held = self.volumes[key].io.disk.standing() == Standing::Held;
+        let held = self.volumes[key].io.disk.lock_state() == LockState::Held;
         // Another device may have taken the place of the one that was asked.
         let same = self.left_by(key) == Some(snap);
         let Volume { config, .. } = &self.volumes[key];

@@ -10,7 +10,7 @@ use super::writes::{Claims, Traffic};
 use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::model::{OpKind, SimModel, SimSpec, Verdict, judge};
-use cinnabar_backend::rbd::Standing;
+use cinnabar_backend::rbd::LockState;
 use cinnabar_backend::{Disk, Memory};
 use cinnabar_config::messages::taps::Watched;
 use cinnabar_config::messages::{
@@ -408,10 +408,10 @@ impl VolumeIo {
     /// Whether the back end of a volume that stays here is this host's to serve: where others can break its lock, that
     /// was seen within the lease, unless the operator vouches that nobody does. Asked at each request.
     pub(super) fn is_confirmed(&self) -> bool {
-        match self.disk.standing() {
-            Standing::Held | Standing::Released => true,
-            Standing::Unconfirmed => self.exclusive,
-            Standing::Lost => false,
+        match self.disk.lock_state() {
+            LockState::Held | LockState::Released => true,
+            LockState::Unconfirmed => self.exclusive,
+            LockState::Lost => false,
         }
     }
 

@@ -2,7 +2,7 @@
 //!
 //! * [`target`]: which cluster, as which user. [`error`]: why it can't be used.
 //! * [`owner`]: which process holds a lock, and whether it is known to be gone.
-//!   [`standing`]: for how long a lock counts as held after it was seen.
+//!   [`lock_state`]: for how long a lock counts as held after it was seen.
 //! * `cluster`: a connection: identity, addresses, fences. `pool`: one of its pools: lists, locks, operations.
 //! * `write_op`, `read_op`: compound operations, each carried out on one object in one step or not at all.
 //! * `flight`: an operation under way; what it reads into and writes from belongs to it.
@@ -17,7 +17,7 @@
 
 pub mod error;
 pub mod owner;
-pub mod standing;
+pub mod lock_state;
 pub mod target;
 
 #[cfg(feature = "ceph")]

@@ -44,7 +44,7 @@ pub(super) enum Step {
     PatchWrite(Patch),
     /// A change of the table.
     Store,
-    /// Whether the epoch is still ours; when that was asked, by [`now_ns`](crate::librados::standing::now_ns).
+    /// Whether the epoch is still ours; when that was asked, by [`now_ns`](crate::librados::lock_state::now_ns).
     Check {
         began_ns: u64,
     },

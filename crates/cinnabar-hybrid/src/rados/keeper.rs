@@ -5,7 +5,7 @@
 use super::LEASE_S;
 use super::flights::{Inbox, News};
 use super::names;
-use crate::librados::standing::{SeenLock, now_ns};
+use crate::librados::lock_state::{SeenLock, now_ns};
 use crate::librados::{Landed, Lease, Pool, WriteOp};
 use crate::pools::LIST_MAX;
 use rustix::io::Errno;

@@ -7,7 +7,7 @@ use super::names;
 use super::place::{Connected, Heads};
 use super::pools::RadosPools;
 use crate::librados::owner::Owner;
-use crate::librados::standing::{TAKE_AFTER, now_ns};
+use crate::librados::lock_state::{TAKE_AFTER, now_ns};
 use crate::librados::{Locker, Patience, WriteOp};
 use crate::pools::{Contents, OpenError, Pools, Wait};
 use cinnabar_placement::Header;

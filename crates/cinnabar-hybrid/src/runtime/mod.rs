@@ -11,7 +11,7 @@ mod worker;
 
 pub use mail::Status;
 
-use crate::librados::standing::{SeenLock, Standing};
+use crate::librados::lock_state::{SeenLock, LockState};
 use crate::pools::{OpenError, Place, Wait};
 use crate::settings::Settings;
 use cinnabar_placement::volume::{self, Volume};
@@ -141,11 +141,11 @@ impl Running {
     }
 
     /// Whether it may be served, as far as is known now.
-    pub fn standing(&self) -> Standing {
+    pub fn lock_state(&self) -> LockState {
         if self.mail.is_lost() {
-            return Standing::Lost;
+            return LockState::Lost;
         }
-        self.seen.as_ref().map_or(Standing::Held, |seen| seen.standing())
+        self.seen.as_ref().map_or(LockState::Held, |seen| seen.lock_state())
     }
 
     /// The failure of a flush that sticks.

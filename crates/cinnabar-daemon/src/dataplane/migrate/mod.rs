@@ -9,7 +9,7 @@ mod admit;
 mod commands;
 mod peer;
 mod record;
-mod standing;
+mod lock_state;
 mod steps;
 mod warm;
 mod work;
@@ -71,7 +71,7 @@ pub(super) struct Moves {
     /// It is removed: nothing of this goes on.
     ends: bool,
     /// Guests that were connected when the lock was lost.
-    shut_out: Vec<standing::Guest>,
+    shut_out: Vec<lock_state::Guest>,
     /// Why the last attempt has failed.
     reason: String,
     given: u64,

@@ -12,7 +12,7 @@ use crate::dataplane::plane::DataPlane;
 use crate::dataplane::requests::Waiting;
 use crate::dataplane::volume::VolumeIo;
 use cinnabar_backend::generations::DeviceId;
-use cinnabar_backend::rbd::Standing;
+use cinnabar_backend::rbd::LockState;
 use cinnabar_backend::{Disk, entropy};
 use cinnabar_config::messages::{CommandError, CommandErrorKind, Given};
 use cinnabar_driver::ownership::{Action, Event, Reply, Role, Trust};
@@ -132,7 +132,7 @@ impl DataPlane {
     /// The engines have let go of it.
     pub(in super::super) fn swapped_out(&mut self, key: usize, flushed: bool) {
         // An image is let go of behind a good flush, whatever became of the cache's record afterwards.
-        let released = self.volumes[key].io.disk.standing() == Standing::Released;
+        let released = self.volumes[key].io.disk.lock_state() == LockState::Released;
         let moves = self.moving(key);
         // What the end of a standby flushes says nothing of writes.
         if moves.swap == Swap::Draining {

@@ -2,7 +2,7 @@
 //! looked at when a guest's request comes, and when the back end says that it was lost.
 //!
 //! A process that was stopped for a while learns late that another host has taken the volume. So a request
-//! waits unless the lock was seen within the lease ([`Standing`]). The time is read behind the request's
+//! waits unless the lock was seen within the lease ([`LockState`]). The time is read behind the request's
 //! arrival: one that came before the process was stopped, and is answered after it, is as good as one that was
 //! answered at once.
 
@@ -11,7 +11,7 @@ use crate::dataplane::clock::after;
 use crate::dataplane::front::{Caller, Side};
 use crate::dataplane::plane::DataPlane;
 use cinnabar_backend::Memory;
-use cinnabar_backend::rbd::Standing;
+use cinnabar_backend::rbd::LockState;
 use cinnabar_driver::ownership::Event;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, IoError};
@@ -35,8 +35,8 @@ impl DataPlane {
         request: Incoming<Memory>,
     ) {
         let key = request.export.0 as usize;
-        match self.volumes[key].io.disk.standing() {
-            Standing::Held | Standing::Released => {
+        match self.volumes[key].io.disk.lock_state() {
+            LockState::Held | LockState::Released => {
                 if std::mem::take(&mut self.volumes[key].unconfirmed) {
                     self.admit_waiting(now, key);
                 }
@@ -46,16 +46,16 @@ impl DataPlane {
                 }
                 self.admit_here(now, arrived, caller, request);
             }
-            Standing::Unconfirmed => {
+            LockState::Unconfirmed => {
                 self.keep_waiting(arrived, caller, request);
                 self.note_unconfirmed(now, key);
             }
-            Standing::Lost if self.volumes[key].moves.is_none() => {
+            LockState::Lost if self.volumes[key].moves.is_none() => {
                 // For good: it has to be removed and added again.
                 self.volumes[key].unconfirmed = false;
                 self.answer(caller, key, Err(Failure::Io(IoError::Io)));
             }
-            Standing::Lost => {
+            LockState::Lost => {
                 self.keep_waiting(arrived, caller, request);
                 self.lost_lock(now, key);
             }
@@ -77,11 +77,11 @@ impl DataPlane {
         let keys: Vec<usize> = self.order.iter().copied().filter(unconfirmed).collect();
         for key in keys {
             let moves = self.volumes[key].moves.is_some();
-            match self.volumes[key].io.disk.standing() {
+            match self.volumes[key].io.disk.lock_state() {
                 _ if moves && self.is_over_to_move(key) => {}
-                Standing::Unconfirmed => self.note_unconfirmed(now, key),
-                Standing::Lost if moves => self.lost_lock(now, key),
-                Standing::Held | Standing::Released | Standing::Lost => {
+                LockState::Unconfirmed => self.note_unconfirmed(now, key),
+                LockState::Lost if moves => self.lost_lock(now, key),
+                LockState::Held | LockState::Released | LockState::Lost => {
                     self.volumes[key].unconfirmed = false;
                     self.admit_waiting(now, key);
                 }
@@ -94,7 +94,7 @@ impl DataPlane {
         let Some(volume) = self.volumes.get(key) else { return };
         let is_owner = |moves: &super::Moves| moves.attached == Attached::Owner && !moves.ends;
         if volume.moves.as_ref().is_some_and(|moves| is_owner(moves))
-            && volume.io.disk.standing() == Standing::Lost
+            && volume.io.disk.lock_state() == LockState::Lost
         {
             self.lost_lock(now, key);
         }

@@ -22,7 +22,7 @@ pub const TAKE_AFTER: Duration = Duration::from_millis(10_500);
 
 /// Whether a volume may be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum LockState {
     /// It is this process's to serve, as far as can be known.
     Held,
     /// Its lock was not seen for too long: what is cached may be old.
@@ -70,20 +70,20 @@ impl SeenLock {
     }
 
     /// How it is now.
-    pub fn standing(&self) -> Standing {
+    pub fn lock_state(&self) -> LockState {
         self.standing_at(now_ns())
     }
 
-    fn standing_at(&self, now_ns: u64) -> Standing {
+    fn standing_at(&self, now_ns: u64) -> LockState {
         let since = now_ns.saturating_sub(self.confirmed_ns.load(Acquire));
         if self.lost.load(Acquire) {
-            Standing::Lost
+            LockState::Lost
         } else if self.released.load(Acquire) {
-            Standing::Released
+            LockState::Released
         } else if u128::from(since) < LEASE.as_nanos() {
-            Standing::Held
+            LockState::Held
         } else {
-            Standing::Unconfirmed
+            LockState::Unconfirmed
         }
     }
 }
@@ -101,18 +101,18 @@ mod tests {
     #[test]
     fn a_lock_counts_from_the_beginning_of_the_look_that_showed_it() {
         let (lease, ns) = (SeenLock::new(1_000), LEASE.as_nanos() as u64);
-        assert_eq!(lease.standing_at(1_000 + ns - 1), Standing::Held);
-        assert_eq!(lease.standing_at(1_000 + ns), Standing::Unconfirmed);
+        assert_eq!(lease.standing_at(1_000 + ns - 1), LockState::Held);
+        assert_eq!(lease.standing_at(1_000 + ns), LockState::Unconfirmed);
         lease.confirm(2_000);
-        assert_eq!(lease.standing_at(1_000 + ns), Standing::Held);
-        assert_eq!(lease.standing_at(2_000 + ns), Standing::Unconfirmed);
+        assert_eq!(lease.standing_at(1_000 + ns), LockState::Held);
+        assert_eq!(lease.standing_at(2_000 + ns), LockState::Unconfirmed);
         // A look that began before, and ended late.
         lease.confirm(1_500);
-        assert_eq!(lease.standing_at(2_000 + ns - 1), Standing::Held);
+        assert_eq!(lease.standing_at(2_000 + ns - 1), LockState::Held);
         lease.release();
-        assert_eq!(lease.standing_at(2_001), Standing::Released);
+        assert_eq!(lease.standing_at(2_001), LockState::Released);
         lease.lose();
-        assert_eq!(lease.standing_at(2_001), Standing::Lost);
+        assert_eq!(lease.standing_at(2_001), LockState::Lost);
         // A takeover is later than the last answer from the cache, also by a clock that runs fast.
         assert!(TAKE_AFTER >= LEASE + LEASE / 20);
     }
@@ -120,7 +120,7 @@ mod tests {
     #[test]
     fn the_clock_runs() {
         let lease = SeenLock::new(now_ns());
-        assert_eq!(lease.standing(), Standing::Held);
+        assert_eq!(lease.lock_state(), LockState::Held);
         assert!(now_ns() > 0);
     }
 }
