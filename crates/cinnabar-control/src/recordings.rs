@@ -14,7 +14,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cinnabar_config::SettingError;
-use cinnabar_config::messages::recording::{Ending, Feed, Intervals, Look, Recording};
+use cinnabar_config::messages::recording::{Ending, RecordStream, Intervals, Look, Recording};
 use cinnabar_config::messages::{CommandError, CommandErrorKind, Message};
 use cinnabar_config::volume::check_name;
 use cinnabar_engine::seam::units::BLOCK_BYTES;
@@ -161,7 +161,7 @@ impl RecordInput {
 
 /// The answer's body. It is asked for more only while the client takes what it gets.
 struct Sending {
-    feed: Feed,
+    feed: RecordStream,
     life: Life,
     looks: Interval,
     /// The buffer had more than a piece.

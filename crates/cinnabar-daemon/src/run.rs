@@ -8,7 +8,7 @@ use super::stray_signals;
 use crate::http_address::HttpAddress;
 use crate::{dataplane, open_files};
 use cinnabar_config::messages::pulse::Pulse;
-use cinnabar_config::messages::taps::Feeds;
+use cinnabar_config::messages::samplers::SampleStreams;
 use cinnabar_config::messages::{
     CommandError, CommandErrorKind, Commands, DataPlaneHandle, Message, StartConfig, StartError,
     StartErrorKind, StopReport, Subject,
@@ -297,13 +297,13 @@ async fn live<T>(
             }
         }
     };
-    let DataPlaneHandle { commands, mut ended, feeds, mut pulses } = match started {
+    let DataPlaneHandle { commands, mut ended, streams, mut pulses } = match started {
         Ok(Ok(handle)) => handle,
         Ok(Err(error)) if error.kind == StartErrorKind::Cancelled => return Ok(()),
         Ok(Err(error)) => return Err(error.into()),
         Err(_) => return Err(ended_unexpectedly().into()),
     };
-    manage_shares(config, control, feeds, &commands)?;
+    manage_shares(config, control, streams, &commands)?;
     if !asked_to_stop {
         control.enter(Phase::Serving(commands.clone()));
         tracing::info!(volumes = config.volumes.len(), "ready");
@@ -343,12 +343,12 @@ async fn live<T>(
 fn manage_shares(
     config: &Config,
     control: &Arc<Control>,
-    feeds: Option<Feeds>,
+    streams: Option<SampleStreams>,
     commands: &Commands,
 ) -> Result<(), RunError> {
-    let (Some(shares), Some(feeds)) = (config.manager, feeds) else { return Ok(()) };
+    let (Some(shares), Some(streams)) = (config.manager, streams) else { return Ok(()) };
     let listener = Arc::clone(&control.observer) as _;
-    let handle = cinnabar_manager::start(shares, feeds, commands.clone(), listener)?;
+    let handle = cinnabar_manager::start(shares, streams, commands.clone(), listener)?;
     control.set_manager(handle);
     let allocator = shares.rules.allocator.name();
     tracing::info!(allocator, interval_s = shares.every.as_secs(), "shares are managed");

@@ -3,7 +3,7 @@
 //! `cargo xtask bench manager`.
 
 use cinnabar_config::ManagerConfig;
-use cinnabar_config::messages::taps::{Watched, taps};
+use cinnabar_config::messages::samplers::{Watched, samplers};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Config, Op};
 use cinnabar_manager::watch::Watch;
@@ -39,10 +39,10 @@ fn hits() {
     for _ in 0..3 {
         (0..blocks).for_each(|block| cache.read(volume, block, 1));
     }
-    let feeds = taps(1, 60_000_000, 1, std::time::Instant::now());
-    let few = feeds.taps.watch("few");
+    let streams = samplers(1, 60_000_000, 1, std::time::Instant::now());
+    let few = streams.samplers.watch("few");
     few.publish(Filter::new(1, u64::MAX / 64));
-    let all = feeds.taps.watch("all");
+    let all = streams.samplers.watch("all");
     let ways: [Option<&Arc<Watched>>; 3] = [None, Some(&few), Some(&all)];
     let mut times: [Vec<f64>; 3] = Default::default();
     let mut seed = 1_u64;
@@ -60,7 +60,7 @@ fn hits() {
             }
             times.push(begun.elapsed().as_nanos() as f64 / HITS as f64);
             // The manager's part, on another thread in a daemon.
-            feeds.queues[0].try_iter().for_each(drop);
+            streams.queues[0].try_iter().for_each(drop);
         }
     }
     let median = |times: &mut Vec<f64>| {
@@ -84,10 +84,10 @@ fn more(with: f64, without: f64) -> f64 {
 fn plans() {
     for volumes in VOLUMES {
         let config = ManagerConfig { every: Duration::from_secs(1), ..ManagerConfig::default() };
-        let feeds = taps(1, config.every_us(), config.monitor.seed, std::time::Instant::now());
+        let streams = samplers(1, config.every_us(), config.monitor.seed, std::time::Instant::now());
         let watched: Vec<_> =
-            (0..volumes).map(|volume| feeds.taps.watch(&format!("vm{volume}"))).collect();
-        let mut watch = Watch::new(feeds, &config, PLAN_CAPACITY);
+            (0..volumes).map(|volume| streams.samplers.watch(&format!("vm{volume}"))).collect();
+        let mut watch = Watch::new(streams, &config, PLAN_CAPACITY);
         let (mut seed, mut longest, mut taken) = (1_u64, Duration::ZERO, 0);
         for interval in 0..=INTERVALS {
             for (at, volume) in watched.iter().enumerate() {

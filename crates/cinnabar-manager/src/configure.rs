@@ -80,7 +80,7 @@ mod tests {
     use crate::report::PlanReport;
     use crate::thread::PlanListener;
     use cinnabar_config::diff::{LIVE_MANAGER_KEYS, manager_keys};
-    use cinnabar_config::messages::taps::taps;
+    use cinnabar_config::messages::samplers::samplers;
     use cinnabar_config::messages::{Waker, channel};
     use cinnabar_policy::sizing::Allocator;
     use std::sync::Arc;
@@ -113,8 +113,8 @@ mod tests {
                 told
             });
             let config = ManagerConfig { ssd_bytes_a_day: Some(1 << 40), ..Default::default() };
-            let feeds = taps(1, 1000, 1, Instant::now());
-            let mut manager = Manager::new(config, feeds, commands, Arc::new(Nobody));
+            let streams = samplers(1, 1000, 1, Instant::now());
+            let mut manager = Manager::new(config, streams, commands, Arc::new(Nobody));
             manager.budget.as_mut().expect("it has one").admits = false;
             let new = ManagerConfig { apply: false, ssd_bytes_a_day: None, ..config };
             manager.configure(&new, &[key]).expect("the data plane answers");

@@ -1,6 +1,6 @@
 //! The manager: divides the cache among volumes by what each can use, while it serves.
 //!
-//! Data threads count requests and let through what samples want ([`cinnabar_config::messages::taps`]). A
+//! Data threads count requests and let through what samples want ([`cinnabar_config::messages::samplers`]). A
 //! thread of the manager's own makes a plan behind each interval ([`watch`]: the same that `cinnabar
 //! analyze` makes of a recording), goes from plans to targets ([`act`]) and modes, has the data plane adopt them
 //! in one message, and keeps what was planned and why ([`history`]). It holds a budget of SSD writes.

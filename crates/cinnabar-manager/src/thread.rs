@@ -8,7 +8,7 @@ use super::query::{Handle, Query};
 use super::report::PlanReport;
 use super::watch::Watch;
 use cinnabar_config::ManagerConfig;
-use cinnabar_config::messages::taps::Feeds;
+use cinnabar_config::messages::samplers::SampleStreams;
 use cinnabar_config::messages::{AnswerTo, CommandError, Commands, DataStatus, Message};
 use cinnabar_policy::planning::MeasuredPrices;
 use std::collections::BTreeMap;
@@ -59,12 +59,12 @@ pub(super) struct Manager {
 /// If there can't be another thread.
 pub fn start(
     config: ManagerConfig,
-    feeds: Feeds,
+    streams: SampleStreams,
     commands: Commands,
     listener: Arc<dyn PlanListener>,
 ) -> Result<Handle, std::io::Error> {
     let (handle, asked) = Handle::channel();
-    let manager = Manager::new(config, feeds, commands, listener);
+    let manager = Manager::new(config, streams, commands, listener);
     let thread = std::thread::Builder::new().name("cinnabar-manager".into());
     thread.spawn(move || manager.run(&asked))?;
     Ok(handle)
@@ -74,11 +74,11 @@ impl Manager {
     /// Before anything came.
     pub(super) fn new(
         config: ManagerConfig,
-        feeds: Feeds,
+        streams: SampleStreams,
         commands: Commands,
         listener: Arc<dyn PlanListener>,
     ) -> Self {
-        let watch = Watch::new(feeds, &config, 0);
+        let watch = Watch::new(streams, &config, 0);
         Self {
             budget: config.ssd_bytes_a_day.map(|bytes| Budget::new(bytes, watch.now_us())),
             watch,

@@ -5,7 +5,7 @@
 //! sorted by time. Then the intervals, and the plans, are those of a recording of the same requests.
 
 use cinnabar_config::ManagerConfig;
-use cinnabar_config::messages::taps::{Access, Counts, Feeds, SLOTS, Watched};
+use cinnabar_config::messages::samplers::{Access, Counts, SampleStreams, SLOTS, SampledVolume};
 use cinnabar_policy::planning::{Bounds, Closed, Interval, Part, Planning, Rules};
 use cinnabar_policy::reuse::SampledCurves;
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,7 +19,7 @@ const HELD_MAX: usize = 1 << 20;
 /// See the module.
 #[derive(Debug)]
 pub struct Watch {
-    feeds: Feeds,
+    streams: SampleStreams,
     planning: Planning,
     every_us: u64,
     /// Entries by time, from `done` on not looked at yet.
@@ -52,11 +52,11 @@ pub struct Ended {
 
 impl Watch {
     /// Before anything came.
-    pub fn new(feeds: Feeds, config: &ManagerConfig, capacity_blocks: u64) -> Self {
+    pub fn new(streams: SampleStreams, config: &ManagerConfig, capacity_blocks: u64) -> Self {
         let planning = Planning::new(config.cut(), config.monitor, config.rules, capacity_blocks);
         Self {
-            every_us: feeds.taps.every_us(),
-            feeds,
+            every_us: streams.samplers.every_us(),
+            streams,
             planning,
             held: Vec::new(),
             done: 0,
@@ -71,7 +71,7 @@ impl Watch {
 
     /// The daemon's clock, in microseconds.
     pub fn now_us(&self) -> u64 {
-        self.feeds.origin.elapsed().as_micros() as u64
+        self.streams.origin.elapsed().as_micros() as u64
     }
 
     /// The planner, to change its rules, bounds and capacity.
@@ -96,20 +96,20 @@ impl Watch {
 
     /// Dropped and late so far.
     pub fn lost(&self) -> u64 {
-        self.feeds.taps.dropped() + self.late
+        self.streams.samplers.dropped() + self.late
     }
 
     /// About how many bytes of RAM it takes.
     pub fn ram_bytes(&self) -> usize {
         let held = self.held.capacity() * size_of::<Access>();
-        self.planning.ram_bytes() + self.feeds.taps.ram_bytes() + held
+        self.planning.ram_bytes() + self.streams.samplers.ram_bytes() + held
     }
 
     /// Looks at what there is; whether an interval can be ended, which is done before the next look.
     pub fn look(&mut self, now_us: u64) -> bool {
         self.receive();
         let horizon_us = now_us.saturating_sub(GRACE_US);
-        let volumes = self.feeds.taps.volumes();
+        let volumes = self.streams.samplers.volumes();
         let next = |from: u64| volumes.iter().filter_map(|one| one.next_interval(from)).min();
         if self.open.is_none() {
             self.open = next(0).filter(|first| first * self.every_us < horizon_us);
@@ -125,7 +125,7 @@ impl Watch {
     /// Ends the interval that can be ended, with the plan behind it.
     pub fn end(&mut self) -> Option<Ended> {
         let number = self.open?;
-        let volumes = self.feeds.taps.volumes();
+        let volumes = self.streams.samplers.volumes();
         let next = volumes.iter().filter_map(|one| one.next_interval(number + 1)).min()?;
         for one in &volumes {
             // Its first entry was dropped.
@@ -135,7 +135,7 @@ impl Watch {
         }
         let (total, counts) = self.counted(number, &volumes);
         // Its counts are gone, or some of them: it took too long to come here.
-        let is_over = |one: &Arc<Watched>| one.newest_interval() >= number + SLOTS as u64;
+        let is_over = |one: &Arc<SampledVolume>| one.newest_interval() >= number + SLOTS as u64;
         self.late += u64::from(volumes.iter().any(is_over));
         let interval = Interval {
             number,
@@ -156,7 +156,7 @@ impl Watch {
     /// What these rules would make of all that was seen so far; nothing changes.
     pub fn preview(&self, rules: &Rules, now_us: u64) -> (Vec<SampledCurves>, Option<Vec<Part>>) {
         let open = self.open.unwrap_or(0);
-        let (_, counts) = self.counted(open, &self.feeds.taps.volumes());
+        let (_, counts) = self.counted(open, &self.streams.samplers.volumes());
         let seconds = now_us.saturating_sub(open * self.every_us).min(self.every_us) as f64 / 1e6;
         self.planning.preview(rules, &counts, seconds)
     }
@@ -178,7 +178,7 @@ impl Watch {
     fn receive(&mut self) {
         self.held.drain(..self.done);
         self.done = 0;
-        for queue in &self.feeds.queues {
+        for queue in &self.streams.queues {
             let room = HELD_MAX.saturating_sub(self.held.len());
             self.held.extend(queue.try_iter().take(room));
         }
@@ -186,7 +186,7 @@ impl Watch {
         self.held.sort_by_key(|access| access.at_us);
     }
 
-    fn take_up_to(&mut self, until_us: u64, volumes: &[Arc<Watched>]) {
+    fn take_up_to(&mut self, until_us: u64, volumes: &[Arc<SampledVolume>]) {
         let start_us = self.open.unwrap_or(0) * self.every_us;
         let mut touched = BTreeSet::new();
         while let Some(access) = self.held.get(self.done).filter(|one| one.at_us < until_us) {
@@ -208,7 +208,7 @@ impl Watch {
     }
 
     /// The number in plans of an access's volume, which may be seen for the first time.
-    fn number_of_access(&mut self, access: &Access, volumes: &[Arc<Watched>]) -> Option<usize> {
+    fn number_of_access(&mut self, access: &Access, volumes: &[Arc<SampledVolume>]) -> Option<usize> {
         if let Some(number) = self.numbers.get(&access.volume) {
             return Some(*number);
         }
@@ -230,7 +230,7 @@ impl Watch {
         number
     }
 
-    fn counted(&self, interval: u64, volumes: &[Arc<Watched>]) -> (Counts, Vec<[u64; 2]>) {
+    fn counted(&self, interval: u64, volumes: &[Arc<SampledVolume>]) -> (Counts, Vec<[u64; 2]>) {
         let mut total = Counts::default();
         let mut counts = vec![[0; 2]; self.names.len()];
         for one in volumes {
@@ -247,7 +247,7 @@ impl Watch {
     }
 
     /// Forgets volumes that have left and did nothing from this interval on.
-    fn let_go(&mut self, from: u64, volumes: &[Arc<Watched>]) {
+    fn let_go(&mut self, from: u64, volumes: &[Arc<SampledVolume>]) {
         let waits = |number: u32| self.held[self.done..].iter().any(|one| one.volume == number);
         let gone: Vec<u32> = volumes
             .iter()
@@ -256,7 +256,7 @@ impl Watch {
             .filter(|number| !waits(*number))
             .collect();
         for watched in gone {
-            self.feeds.taps.forget(watched);
+            self.streams.samplers.forget(watched);
             let Some(number) = self.numbers.remove(&watched) else { continue };
             if !self.numbers.values().any(|other| *other == number) {
                 self.names[number] = None;

@@ -1,7 +1,7 @@
 //! What the control plane and the data plane say to each other, and nothing else: settings going
 //! in ([`crate::settings`]), messages while serving, answers ([`crate::status::raw`]) and
 //! failures ([`StartError`]) coming back; beside them what is recorded of guests ([`recording`]) and
-//! what the manager sees of them ([`taps`]), in buffers of fixed size.
+//! what the manager sees of them ([`samplers`]), in buffers of fixed size.
 //!
 //! The data plane implements:
 //!
@@ -19,7 +19,7 @@
 pub mod pulse;
 pub mod recording;
 pub mod start_error;
-pub mod taps;
+pub mod samplers;
 
 pub use crate::Subject;
 pub use crate::settings::*;
@@ -318,7 +318,7 @@ pub struct DataPlaneHandle {
     /// it can't go on. Dropped unsent if the thread panicked.
     pub ended: oneshot::Receiver<Result<(), StartError>>,
     /// What data threads tell the manager, if there is to be one.
-    pub feeds: Option<taps::Feeds>,
+    pub streams: Option<samplers::SampleStreams>,
     /// All its data threads, to be asked whether they turn.
     pub pulses: Vec<Pulse>,
 }

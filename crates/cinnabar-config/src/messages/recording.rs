@@ -1,8 +1,8 @@
 //! What is recorded of volumes, on its way from the data thread to the control thread: a buffer of
 //! fixed size, and what is said beside it.
 //!
-//! Made by the data plane, which keeps the [`Tap`]; the control plane sends out what comes from the
-//! [`Feed`]. The data thread never waits and wakes no thread: what does not fit is counted and
+//! Made by the data plane, which keeps the [`RecordSender`]; the control plane sends out what comes from the
+//! [`RecordStream`]. The data thread never waits and wakes no thread: what does not fit is counted and
 //! forgotten, and the reader polls.
 
 use cinnabar_trace::Record;
@@ -28,7 +28,7 @@ pub struct Recording {
     /// The manager's intervals, if there is one: time 0 of the recording is where one begins.
     pub intervals: Option<Intervals>,
     /// What is recorded.
-    pub feed: Feed,
+    pub feed: RecordStream,
 }
 
 /// Where the manager cuts time.
@@ -57,10 +57,10 @@ pub enum Ending {
 }
 
 /// An end for writing and one for reading, with room for so many requests between them.
-pub fn buffer(requests: usize) -> (Tap, Feed) {
+pub fn buffer(requests: usize) -> (RecordSender, RecordStream) {
     let (sender, receiver) = mpsc::sync_channel(requests);
     let shared = Arc::new(Shared::default());
-    (Tap { queue: sender, shared: Arc::clone(&shared) }, Feed { queue: receiver, shared })
+    (RecordSender { queue: sender, shared: Arc::clone(&shared) }, RecordStream { queue: receiver, shared })
 }
 
 #[derive(Debug, Default)]
@@ -85,12 +85,12 @@ impl Shared {
 
 /// The data thread's end.
 #[derive(Debug)]
-pub struct Tap {
+pub struct RecordSender {
     queue: SyncSender<Record>,
     shared: Arc<Shared>,
 }
 
-impl Tap {
+impl RecordSender {
     /// Puts a request into the buffer, or counts it if that is full; false if the reader is
     /// gone. Never blocks.
     pub fn put(&self, record: Record) -> bool {
@@ -123,7 +123,7 @@ impl Tap {
 
 /// The reader's end.
 #[derive(Debug)]
-pub struct Feed {
+pub struct RecordStream {
     queue: Receiver<Record>,
     shared: Arc<Shared>,
 }
@@ -139,7 +139,7 @@ pub enum Look {
     Over(Ending),
 }
 
-impl Feed {
+impl RecordStream {
     /// Appends at most `max` requests to `records`, oldest first. Never blocks.
     pub fn take(&self, max: usize, records: &mut Vec<Record>) -> Look {
         for _ in 0..max {

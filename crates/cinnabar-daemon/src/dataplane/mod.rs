@@ -79,7 +79,7 @@ pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
     thread
         .spawn(move || match DataPlane::start(&config) {
             Ok((mut plane, commands)) => {
-                let _ = started.send(Ok((commands, plane.feeds.take(), plane.pulses())));
+                let _ = started.send(Ok((commands, plane.streams.take(), plane.pulses())));
                 let result = plane.run();
                 plane.end();
                 let _ = end.send(result);
@@ -90,10 +90,10 @@ pub fn start(config: StartConfig) -> Result<DataPlaneHandle, StartError> {
         })
         .map_err(|error| no_thread(&error.to_string()))?;
     match starting.recv() {
-        Ok(result) => result.map(|(commands, feeds, pulses)| DataPlaneHandle {
+        Ok(result) => result.map(|(commands, streams, pulses)| DataPlaneHandle {
             commands,
             ended,
-            feeds,
+            streams,
             pulses,
         }),
         Err(_) => Err(no_thread("it ended unexpectedly")),

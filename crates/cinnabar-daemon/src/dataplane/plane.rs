@@ -26,7 +26,7 @@ use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::port::{Extent, PortEvent};
 use cinnabar_config::messages::pulse::Pulse;
-use cinnabar_config::messages::taps::{Feeds, Taps};
+use cinnabar_config::messages::samplers::{SampleStreams, Samplers};
 use cinnabar_config::messages::{Message, StartError, StartErrorKind, Subject};
 use cinnabar_driver::PendingProofs;
 use cinnabar_engine::units::Instant;
@@ -87,9 +87,9 @@ pub(super) struct DataPlane {
     /// Targets of volumes by name, as the manager has given them last.
     pub(super) targets: BTreeMap<String, Option<u64>>,
     /// Where requests are told to the manager, if there is one.
-    pub(super) taps: Option<Arc<Taps>>,
+    pub(super) samplers: Option<Arc<Samplers>>,
     /// Its end of that, until it is handed out.
-    pub(super) feeds: Option<Feeds>,
+    pub(super) streams: Option<SampleStreams>,
     /// Of volumes in write-back mode.
     pub(super) writes: Writes,
     /// Claims of back ends that are no files.

@@ -5,7 +5,7 @@
 
 use super::plane::DataPlane;
 use cinnabar_config::messages::recording::{
-    BUFFER_REQUESTS, Ending, Intervals, RECORDINGS_MAX, Recording, Tap, buffer,
+    BUFFER_REQUESTS, Ending, Intervals, RECORDINGS_MAX, Recording, RecordSender, buffer,
 };
 use cinnabar_config::messages::{CommandError, CommandErrorKind};
 use cinnabar_engine::Op;
@@ -28,7 +28,7 @@ pub(super) struct Recordings {
 
 struct Running {
     id: u64,
-    tap: Tap,
+    tap: RecordSender,
     began: Instant,
     /// By key, the volumes' numbers in the trace.
     numbers: Vec<u32>,
@@ -281,13 +281,13 @@ mod tests {
     #[test]
     fn recordings_are_so_many_and_those_nobody_reads_do_not_count() {
         let mut recordings = Recordings::default();
-        let mut feeds: Vec<Feed> =
+        let mut streams: Vec<Feed> =
             (0..RECORDINGS_MAX).map(|_| begin(&mut recordings, &[0])).collect();
         let another = vec![(0, "vm0".to_owned())];
         assert!(recordings.begin(SECOND, another.clone()).is_none());
-        feeds.pop();
+        streams.pop();
         assert!(recordings.begin(SECOND, another).is_some(), "its place is free");
-        drop(feeds);
+        drop(streams);
         recordings.note(SECOND, 0, &read(0));
         assert_eq!(recordings.ram_bytes(), 0, "found out by the next request");
     }

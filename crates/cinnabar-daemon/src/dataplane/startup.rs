@@ -33,7 +33,7 @@ use super::writes::{self, Halves, OpenFailed, Traffic, Writes};
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::{Proof, entropy, memory, port};
-use cinnabar_config::messages::taps::taps;
+use cinnabar_config::messages::samplers::samplers;
 use cinnabar_config::messages::{
     AnswerTo, CacheConfig, Commands, IoMode, ModeCause, StartConfig, StartError, StartErrorKind,
     Subject, VolumeConfig,
@@ -137,10 +137,10 @@ impl DataPlane {
         let (heard, front) = (Inbox::new(port.waker()), Front::new(port.waker(), clients));
         let clock = Clock::start();
         let background = Background::new(port.waker(), clock);
-        let feeds = config
+        let streams = config
             .manager
             .as_ref()
-            .map(|manager| taps(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
+            .map(|manager| samplers(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
         let groups = config.qos_groups.iter().map(|group| (group.name.clone(), group.depth));
         let threads = threads.max(1);
         let times = (device_timeout, poll_max);
@@ -173,9 +173,9 @@ impl DataPlane {
             messages,
             heard,
             heard_early: Vec::new(),
-            recordings: Recordings::new(feeds.as_ref().map(|feeds| feeds.taps.every_us())),
-            taps: feeds.as_ref().map(|feeds| Arc::clone(&feeds.taps)),
-            feeds,
+            recordings: Recordings::new(streams.as_ref().map(|streams| streams.samplers.every_us())),
+            samplers: streams.as_ref().map(|streams| Arc::clone(&streams.samplers)),
+            streams,
             targets: BTreeMap::new(),
             writes: Writes::Off,
             claims_dir: config.cache.state_dir.join("claims"),
@@ -338,8 +338,8 @@ impl DataPlane {
             self.shard_set.uninstall(&mut self.data_thread, key);
             return Err(error);
         }
-        if let Some(taps) = &self.taps {
-            io.watch(taps.watch(&config.name));
+        if let Some(samplers) = &self.samplers {
+            io.watch(samplers.watch(&config.name));
         }
         let inserted = self.volumes.insert(Volume {
             config,

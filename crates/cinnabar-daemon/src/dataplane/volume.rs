@@ -12,7 +12,7 @@ use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::model::{OpKind, SimModel, SimSpec, Verdict, judge};
 use cinnabar_backend::rbd::LockState;
 use cinnabar_backend::{Disk, Memory};
-use cinnabar_config::messages::taps::Watched;
+use cinnabar_config::messages::samplers::SampledVolume;
 use cinnabar_config::messages::{
     AnswerTo, CommandError, ModeCause, State, VolumeConfig, VolumeMode,
 };
@@ -147,7 +147,7 @@ pub(super) struct VolumeIo {
     /// One of them: it is recorded.
     recorded: AtomicBool,
     /// The manager looks at it.
-    watched: OnceLock<Arc<Watched>>,
+    watched: OnceLock<Arc<SampledVolume>>,
     /// Reads of what a clone does not have itself go to its parent volume, by way of the first thread.
     reads_parent: AtomicBool,
     /// Its part of what its back end can do.
@@ -374,7 +374,7 @@ impl VolumeIo {
     }
 
     /// The manager looks at it from now on.
-    pub(super) fn watch(&self, watched: Arc<Watched>) {
+    pub(super) fn watch(&self, watched: Arc<SampledVolume>) {
         let is_new = self.watched.set(watched).is_ok();
         debug_assert!(is_new, "it is looked at once");
     }

@@ -3,7 +3,7 @@
 use super::*;
 use crate::{act::Actuation, history::History, modes::Modes, watch::Watch};
 use cinnabar_config::ManagerConfig;
-use cinnabar_config::messages::taps::taps;
+use cinnabar_config::messages::samplers::samplers;
 use cinnabar_config::messages::{CacheStatus, SizeStatus, Waker, channel};
 use cinnabar_engine::seam::Op;
 use cinnabar_engine::seam::counters::{CacheCounters, RamBytes};
@@ -53,9 +53,9 @@ fn status() -> DataStatus {
 /// A manager whose volume reads 400 MiB twice: sizes above 256 MiB tell something.
 fn manager() -> Manager {
     let config = ManagerConfig::default();
-    let feeds = taps(1, config.every_us(), config.monitor.seed, Instant::now());
-    let volume = feeds.taps.watch("vm1");
-    let mut watch = Watch::new(feeds, &config, CAPACITY);
+    let streams = samplers(1, config.every_us(), config.monitor.seed, Instant::now());
+    let volume = streams.samplers.watch("vm1");
+    let mut watch = Watch::new(streams, &config, CAPACITY);
     for number in 0..200_u64 {
         let span = ByteSpan::new(number % 100 * 1024 * BLOCK_BYTES, 1024 * BLOCK_BYTES);
         let at_us = 1_000_000 + number * 1000;

@@ -2,7 +2,7 @@
 
 use super::*;
 use cinnabar_config::ManagerConfig;
-use cinnabar_config::messages::taps::taps;
+use cinnabar_config::messages::samplers::samplers;
 use cinnabar_engine::seam::Op;
 use cinnabar_engine::seam::units::{ByteSpan, Instant};
 use cinnabar_policy::monitor::Sampling;
@@ -53,7 +53,7 @@ fn offline(config: &ManagerConfig) -> Vec<(u64, u64)> {
     closed.iter().map(|closed| (closed.interval.number, closed.digest())).collect()
 }
 
-fn note(volume: &Watched, thread: usize, at_us: u64, blocks: &Range<u64>, is_write: bool) {
+fn note(volume: &SampledVolume, thread: usize, at_us: u64, blocks: &Range<u64>, is_write: bool) {
     let span = ByteSpan::new(blocks.start * 4096, (blocks.end - blocks.start) * 4096);
     let op = match is_write {
         _ if span.len == 0 => Op::Flush,
@@ -66,9 +66,9 @@ fn note(volume: &Watched, thread: usize, at_us: u64, blocks: &Range<u64>, is_wri
 /// The digests of plans of a running manager that looks every `tick` requests; volumes are served by
 /// `threads`.
 fn live(config: &ManagerConfig, threads: usize, tick: usize) -> (Vec<(u64, u64)>, u64) {
-    let feeds = taps(threads, config.every_us(), config.monitor.seed, std::time::Instant::now());
-    let volumes = ["a", "b", "c"].map(|name| feeds.taps.watch(name));
-    let mut watch = Watch::new(feeds, config, CAPACITY);
+    let streams = samplers(threads, config.every_us(), config.monitor.seed, std::time::Instant::now());
+    let volumes = ["a", "b", "c"].map(|name| streams.samplers.watch(name));
+    let mut watch = Watch::new(streams, config, CAPACITY);
     let (mut found, mut lost) = (Vec::new(), 0);
     let all = requests();
     for (n, (at_us, volume, blocks, is_write)) in all.iter().enumerate() {
@@ -105,14 +105,14 @@ fn plans_are_those_of_the_requests_themselves() {
 #[test]
 fn a_volume_that_leaves_gives_its_number_back() {
     let config = config();
-    let feeds = taps(1, config.every_us(), 1, std::time::Instant::now());
-    let taps = Arc::clone(&feeds.taps);
-    let mut watch = Watch::new(feeds, &config, CAPACITY);
+    let streams = samplers(1, config.every_us(), 1, std::time::Instant::now());
+    let samplers = Arc::clone(&streams.samplers);
+    let mut watch = Watch::new(streams, &config, CAPACITY);
     let (mut found, mut lost) = (Vec::new(), 0);
     let mut at_us = 0;
     for round in 0..5 {
         let names = [format!("short-{round}"), "long".to_owned()];
-        let volumes = names.map(|name| taps.watch(&name));
+        let volumes = names.map(|name| samplers.watch(&name));
         for _ in 0..100 {
             at_us += SECOND_US / 40;
             for volume in &volumes {
@@ -125,25 +125,25 @@ fn a_volume_that_leaves_gives_its_number_back() {
         }
     }
     assert_eq!(watch.names().len(), 3, "{:?}", watch.names());
-    assert!(taps.volumes().len() <= 4, "those that left are let go of");
+    assert!(samplers.volumes().len() <= 4, "those that left are let go of");
     assert_eq!(lost, 0);
 }
 
 #[test]
 fn volumes_that_come_and_go_without_a_request_are_let_go_of() {
     let config = config();
-    let feeds = taps(1, config.every_us(), 1, std::time::Instant::now());
-    let taps = Arc::clone(&feeds.taps);
-    let mut watch = Watch::new(feeds, &config, CAPACITY);
+    let streams = samplers(1, config.every_us(), 1, std::time::Instant::now());
+    let samplers = Arc::clone(&streams.samplers);
+    let mut watch = Watch::new(streams, &config, CAPACITY);
     // Nothing is open at first, and then one interval stays so.
     for n in 0..40 {
-        let quiet = taps.watch(&format!("quiet-{n}"));
+        let quiet = samplers.watch(&format!("quiet-{n}"));
         quiet.leave();
         if n == 20 {
-            note(&taps.watch("busy"), 0, SECOND_US, &(0..5), false);
+            note(&samplers.watch("busy"), 0, SECOND_US, &(0..5), false);
         }
         assert!(!watch.look(2 * SECOND_US), "no interval ends");
     }
-    let left: Vec<String> = taps.volumes().iter().map(|one| one.name.clone()).collect();
+    let left: Vec<String> = samplers.volumes().iter().map(|one| one.name.clone()).collect();
     assert_eq!(left, ["busy"]);
 }

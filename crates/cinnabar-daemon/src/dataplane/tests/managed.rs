@@ -109,7 +109,7 @@ fn a_volume_that_is_refused_again_and_again_leaves_nothing_with_the_manager() {
     rig.config.cache.write_log.as_mut().expect("it is set").path = "/nonexistent/writes".into();
     let (mut plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
     turn_until(&mut plane, "it was tried again, and has left each time", |plane| {
-        let watched = plane.taps.as_ref().expect("there is a manager").volumes();
+        let watched = plane.samplers.as_ref().expect("there is a manager").volumes();
         watched.len() > 1 && watched.iter().all(|one| one.has_left())
     });
     plane.end();

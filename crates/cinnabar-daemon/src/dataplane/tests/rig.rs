@@ -167,7 +167,7 @@ impl Rig {
     /// Takes a data plane that the test runs itself, as far as messages go.
     pub(super) fn adopt(&mut self, commands: cinnabar_config::messages::Commands) {
         let (_, ended) = oneshot::channel();
-        self.running = Some(DataPlaneHandle { commands, ended, feeds: None, pulses: Vec::new() });
+        self.running = Some(DataPlaneHandle { commands, ended, streams: None, pulses: Vec::new() });
     }
 
     /// Where messages go.

@@ -42,27 +42,27 @@ pub struct Access {
 
 /// All that data threads and the manager share.
 #[derive(Debug)]
-pub struct Taps {
+pub struct Samplers {
     every_us: u64,
     filter: Filter,
-    threads: Box<[Tap]>,
+    threads: Box<[Sampler]>,
     numbered: AtomicU32,
     /// Volumes, until the manager has let go of them. Locked when one comes, and by the manager.
-    volumes: Mutex<Vec<Arc<Watched>>>,
+    volumes: Mutex<Vec<Arc<SampledVolume>>>,
 }
 
 /// Of one data thread.
 #[derive(Debug)]
-struct Tap {
+struct Sampler {
     queue: SyncSender<Access>,
     dropped: AtomicU64,
 }
 
 /// The manager's end.
 #[derive(Debug)]
-pub struct Feeds {
+pub struct SampleStreams {
     /// What both ends share.
-    pub taps: Arc<Taps>,
+    pub samplers: Arc<Samplers>,
     /// By data thread.
     pub queues: Vec<Receiver<Access>>,
     /// When the daemon's clock began.
@@ -71,12 +71,12 @@ pub struct Feeds {
 
 /// A volume that the manager looks at.
 #[derive(Debug)]
-pub struct Watched {
+pub struct SampledVolume {
     /// Its number; never another one's.
     pub number: u32,
     /// Its name.
     pub name: String,
-    taps: Arc<Taps>,
+    samplers: Arc<Samplers>,
     /// The largest hash that passes.
     top: AtomicU64,
     left: AtomicBool,
@@ -118,27 +118,27 @@ pub struct Counts {
 }
 
 /// Both ends, for so many data threads.
-pub fn taps(threads: usize, every_us: u64, seed: u64, origin: std::time::Instant) -> Feeds {
+pub fn samplers(threads: usize, every_us: u64, seed: u64, origin: std::time::Instant) -> SampleStreams {
     let (senders, queues): (Vec<_>, Vec<_>) =
         (0..threads.max(1)).map(|_| mpsc::sync_channel(BUFFER_ACCESSES)).unzip();
-    let tap = |queue| Tap { queue, dropped: AtomicU64::new(0) };
-    let taps = Arc::new(Taps {
+    let tap = |queue| Sampler { queue, dropped: AtomicU64::new(0) };
+    let samplers = Arc::new(Samplers {
         every_us: every_us.max(1),
         filter: Filter::new(seed, u64::MAX),
         threads: senders.into_iter().map(tap).collect(),
         numbered: AtomicU32::new(0),
         volumes: Mutex::default(),
     });
-    Feeds { taps, queues, origin }
+    SampleStreams { samplers, queues, origin }
 }
 
-impl Taps {
+impl Samplers {
     /// A volume comes.
-    pub fn watch(self: &Arc<Self>, name: &str) -> Arc<Watched> {
-        let watched = Arc::new(Watched {
+    pub fn watch(self: &Arc<Self>, name: &str) -> Arc<SampledVolume> {
+        let watched = Arc::new(SampledVolume {
             number: self.numbered.fetch_add(1, Relaxed),
             name: name.to_owned(),
-            taps: Arc::clone(self),
+            samplers: Arc::clone(self),
             top: AtomicU64::new(u64::MAX),
             left: AtomicBool::new(false),
             counts: Default::default(),
@@ -148,7 +148,7 @@ impl Taps {
     }
 
     /// The volumes there are, in the order in which they came.
-    pub fn volumes(&self) -> Vec<Arc<Watched>> {
+    pub fn volumes(&self) -> Vec<Arc<SampledVolume>> {
         self.locked().clone()
     }
 
@@ -170,16 +170,16 @@ impl Taps {
     /// Bytes of its buffers; beside each entry a queue keeps a number.
     pub fn ram_bytes(&self) -> usize {
         let buffer = BUFFER_ACCESSES * (size_of::<Access>() + size_of::<usize>());
-        self.threads.len() * buffer + self.locked().len() * size_of::<Watched>()
+        self.threads.len() * buffer + self.locked().len() * size_of::<SampledVolume>()
     }
 
-    fn locked(&self) -> MutexGuard<'_, Vec<Arc<Watched>>> {
+    fn locked(&self) -> MutexGuard<'_, Vec<Arc<SampledVolume>>> {
         // A list is whole at any time.
         self.volumes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Watched {
+impl SampledVolume {
     /// A request of a guest, seen by the data thread of this number. Never blocks.
     #[inline]
     pub fn note<P>(&self, thread: usize, now: Instant, op: &Op<P>) {
@@ -194,7 +194,7 @@ impl Watched {
         let is_first = self.count(thread, at_us, blocks.end - blocks.start, is_write);
         let mut access =
             Access { at_us, first: blocks.start, mask: 0, volume: self.number, is_write, is_first };
-        let mut filter = self.taps.filter;
+        let mut filter = self.samplers.filter;
         filter.top = self.top.load(Relaxed);
         while access.first < blocks.end {
             let count = (blocks.end - access.first).min(MASK_BLOCKS);
@@ -213,7 +213,7 @@ impl Watched {
     }
 
     fn put(&self, thread: usize, access: Access) {
-        let tap = &self.taps.threads[thread];
+        let tap = &self.samplers.threads[thread];
         if let Err(TrySendError::Full(_)) = tap.queue.try_send(access) {
             bump(&tap.dropped, 1);
         }
@@ -224,7 +224,7 @@ impl Watched {
         let side = &self.counts[usize::from(thread > 0)];
         let ends_us = side.ends_us.load(Relaxed);
         if at_us >= ends_us {
-            side.enter(at_us / self.taps.every_us, self.taps.every_us);
+            side.enter(at_us / self.samplers.every_us, self.samplers.every_us);
         }
         let slot = &side.slots[side.current.load(Relaxed) as usize % SLOTS];
         bump(&slot.requests, 1);
@@ -313,10 +313,10 @@ mod tests {
     use super::*;
     use cinnabar_engine::seam::units::ByteSpan;
 
-    fn feeds() -> (Feeds, Arc<Watched>) {
-        let feeds = taps(1, 1000, 1, std::time::Instant::now());
-        let watched = feeds.taps.watch("vm1");
-        (feeds, watched)
+    fn streams() -> (SampleStreams, Arc<SampledVolume>) {
+        let streams = samplers(1, 1000, 1, std::time::Instant::now());
+        let watched = streams.samplers.watch("vm1");
+        (streams, watched)
     }
 
     fn read(first: u64, count: u64) -> Op<()> {
@@ -329,10 +329,10 @@ mod tests {
 
     #[test]
     fn all_is_counted_and_what_passes_is_told() {
-        let (feeds, watched) = feeds();
+        let (streams, watched) = streams();
         watched.note(0, at(5), &Op::<()>::Flush);
         watched.note(0, at(7), &read(3, 100));
-        let told: Vec<Access> = feeds.queues[0].try_iter().collect();
+        let told: Vec<Access> = streams.queues[0].try_iter().collect();
         assert_eq!(told.len(), 3, "the first request, and a hundred blocks in two parts");
         assert!(told[0].is_first && told[0].mask == 0, "a volume is known by any request");
         assert_eq!((told[1].first, told[1].mask, told[1].is_first), (3, u64::MAX, false));
@@ -341,24 +341,24 @@ mod tests {
         assert_eq!(watched.counts(0), counts);
         watched.publish(Filter::new(1, 0));
         watched.note(0, at(2500), &read(0, 64));
-        assert_eq!(feeds.queues[0].try_iter().count(), 0, "nothing of it is in the sample");
+        assert_eq!(streams.queues[0].try_iter().count(), 0, "nothing of it is in the sample");
         assert_eq!((watched.next_interval(0), watched.next_interval(1)), (Some(0), Some(2)));
         assert_eq!(watched.counts(2).reads, 64);
     }
 
     #[test]
     fn a_full_buffer_drops_and_counts() {
-        let (feeds, watched) = feeds();
+        let (streams, watched) = streams();
         for n in 0..BUFFER_ACCESSES as u64 + 10 {
             watched.note(0, at(1), &read(n, 1));
         }
-        assert_eq!(feeds.taps.dropped(), 10);
+        assert_eq!(streams.samplers.dropped(), 10);
         assert_eq!(watched.counts(0).requests, BUFFER_ACCESSES as u64 + 10, "counts are exact");
     }
 
     #[test]
     fn an_interval_that_was_not_read_in_time_is_not_another_one() {
-        let (_feeds, watched) = feeds();
+        let (_feeds, watched) = streams();
         for interval in 0..6 {
             watched.note(0, at(interval * 1000), &read(0, 1));
         }
