@@ -2,7 +2,7 @@
 //!
 //! The data thread of the daemon owns the event loop: nothing here waits or reads a clock.
 
-mod eldest;
+mod starved;
 mod interest;
 mod load;
 pub mod nbd;

@@ -4,7 +4,7 @@
 //! server to the next. That alone would let many busy connections keep one large request waiting for
 //! as long as they like: small ones always find room first. So waiting counts: a connection that holds
 //! nothing and has waited longest may also have what is free but an eighth of the whole, and as long as
-//! it waits, those that hold buffers already get no more, for some seconds at most ([`eldest`](crate::eldest)).
+//! it waits, those that hold buffers already get no more, for some seconds at most ([`starved`](crate::starved)).
 
 /// Requests and bytes of buffers, held or let go.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(crate) struct Bounds {
 
 /// What is missing for one more request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Short {
+pub(crate) enum Shortage {
     /// Its connection, or its export with what connections of the past left behind, holds too much.
     Own,
     /// It holds nothing, but all connections together hold too much.
@@ -68,7 +68,7 @@ pub(crate) enum Rank {
     /// No connection waits.
     Free,
     /// It has waited longest.
-    Eldest,
+    Starved,
     /// Another one has.
     Behind,
 }
@@ -83,14 +83,14 @@ impl Bounds {
         total: Load,
         more: Load,
         rank: Rank,
-    ) -> Result<(), Short> {
+    ) -> Result<(), Shortage> {
         let held = own + past;
         let Load { requests, bytes } = more;
         let has_buffer = bytes > 0;
         if held.requests + requests > self.connection.requests
             || (has_buffer && held.bytes + bytes > self.connection.bytes)
         {
-            return Err(Short::Own);
+            return Err(Shortage::Own);
         }
         let requests_free = self.total.requests.saturating_sub(total.requests);
         let bytes_free = self.total.bytes.saturating_sub(total.bytes);
@@ -99,7 +99,7 @@ impl Bounds {
             && (!has_buffer || held.bytes + bytes <= bytes_free / 2);
         let fits = match rank {
             // Where less than a quarter is free for good, since back ends hang, half of that is more.
-            Rank::Eldest if !holds_some => {
+            Rank::Starved if !holds_some => {
                 let kept = Load { requests: self.total.requests / 8, bytes: self.total.bytes / 8 };
                 let fits = bytes.saturating_add(kept.bytes) <= bytes_free;
                 fits_half || (requests + kept.requests <= requests_free && fits)
@@ -109,8 +109,8 @@ impl Bounds {
         };
         match fits {
             true => Ok(()),
-            false if holds_some => Err(Short::Own),
-            false => Err(Short::Total),
+            false if holds_some => Err(Shortage::Own),
+            false => Err(Shortage::Total),
         }
     }
 }
@@ -133,25 +133,25 @@ mod tests {
         let none = Load::default();
         let fits = |own, past| BOUNDS.fits(own, past, none, load(1, 50), Rank::Free);
         assert_eq!(fits(load(1, 50), none), Ok(()));
-        assert_eq!(fits(none, load(1, 60)), Err(Short::Own));
-        assert_eq!(fits(load(4, 0), load(4, 0)), Err(Short::Own));
+        assert_eq!(fits(none, load(1, 60)), Err(Shortage::Own));
+        assert_eq!(fits(load(4, 0), load(4, 0)), Err(Shortage::Own));
     }
 
     #[test]
     fn the_eldest_gets_more_than_half_and_those_that_have_some_wait() {
         let (none, total) = (Load::default(), load(9, 270));
         let fits = |own, bytes, rank| BOUNDS.fits(own, none, total, load(1, bytes), rank);
-        assert_eq!(fits(none, 80, Rank::Free), Err(Short::Total));
-        assert_eq!(fits(none, 80, Rank::Eldest), Ok(()));
-        assert_eq!(fits(none, 81, Rank::Eldest), Err(Short::Total), "a late comer finds room");
+        assert_eq!(fits(none, 80, Rank::Free), Err(Shortage::Total));
+        assert_eq!(fits(none, 80, Rank::Starved), Ok(()));
+        assert_eq!(fits(none, 81, Rank::Starved), Err(Shortage::Total), "a late comer finds room");
         let late = |total, rank| BOUNDS.fits(none, none, total, load(1, 10), rank);
         assert_eq!(late(load(9, 370), Rank::Free), Ok(()));
-        assert_eq!(late(load(9, 370), Rank::Eldest), Ok(()), "it is not worse off than others");
+        assert_eq!(late(load(9, 370), Rank::Starved), Ok(()), "it is not worse off than others");
         assert_eq!(late(load(95, 0), Rank::Free), Ok(()));
-        assert_eq!(late(load(95, 0), Rank::Eldest), Ok(()));
+        assert_eq!(late(load(95, 0), Rank::Starved), Ok(()));
         assert_eq!(fits(load(1, 1), 1, Rank::Free), Ok(()));
-        assert_eq!(fits(load(1, 1), 1, Rank::Behind), Err(Short::Own));
-        assert_eq!(fits(load(1, 10), 60, Rank::Eldest), Err(Short::Own), "it has some already");
+        assert_eq!(fits(load(1, 1), 1, Rank::Behind), Err(Shortage::Own));
+        assert_eq!(fits(load(1, 10), 60, Rank::Starved), Err(Shortage::Own), "it has some already");
         assert_eq!(fits(load(1, 1), 0, Rank::Behind), Ok(()), "it needs no buffer");
         assert_eq!(fits(load(1, 0), 1, Rank::Behind), Ok(()), "no connection starves meanwhile");
     }

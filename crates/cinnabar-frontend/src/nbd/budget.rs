@@ -8,11 +8,11 @@
 //! the hundredth still has its 1 MiB.
 //!
 //! A large request of an export that has borrowed nothing could wait as long as others borrow by small ones. So
-//! the one that has waited longest may have all that is free ([`eldest`](crate::eldest)), and as long as it
+//! the one that has waited longest may have all that is free ([`starved`](crate::starved)), and as long as it
 //! waits, exports that have borrowed buffers borrow no more.
 
 use super::export::ExportId;
-use super::load::{Load, Rank, Short};
+use super::load::{Load, Rank, Shortage};
 use super::mutant::{Mutant, Mutants};
 use std::collections::BTreeMap;
 
@@ -105,7 +105,7 @@ impl Budget {
         own: Load,
         more: Load,
         rank: Rank,
-    ) -> Result<(), Short> {
+    ) -> Result<(), Shortage> {
         self.fits(export, own, more, rank)?;
         self.change(export, |held| *held += more);
         self.held += more;
@@ -119,28 +119,28 @@ impl Budget {
         own: Load,
         more: Load,
         rank: Rank,
-    ) -> Result<(), Short> {
+    ) -> Result<(), Shortage> {
         let account = self.accounts.get(&export).copied().unwrap_or_default();
         let by_connection = self.mutants.is(Mutant::BudgetByConnection);
         let held = if by_connection { own } else { account.held };
         let floor = account.floor(self.floor());
         let (had, wants) = (held.beyond(floor), (held + more).beyond(floor));
         let free = self.lendable().beyond(self.borrowed.beyond(had));
-        let is_eldest = rank == Rank::Eldest;
+        let is_eldest = rank == Rank::Starved;
         let fits_requests =
             wants.requests <= free.requests / if is_eldest && had.requests == 0 { 1 } else { 2 };
         let fits_bytes =
             wants.bytes <= free.bytes / if is_eldest && had.bytes == 0 { 1 } else { 2 };
         let is_deep = account.held.requests + more.requests > DEPTH_MAX;
         if is_deep && own.requests > 0 {
-            return Err(Short::Own);
+            return Err(Shortage::Own);
         }
         let waits = rank == Rank::Behind && had.bytes > 0;
         if wants.requests > 0 && !fits_requests {
-            return Err(if had.requests > 0 { Short::Own } else { Short::Total });
+            return Err(if had.requests > 0 { Shortage::Own } else { Shortage::Total });
         }
         if more.bytes > 0 && wants.bytes > 0 && (waits || !fits_bytes) {
-            return Err(if had.bytes > 0 { Short::Own } else { Short::Total });
+            return Err(if had.bytes > 0 { Shortage::Own } else { Shortage::Total });
         }
         Ok(())
     }
@@ -240,7 +240,7 @@ mod tests {
         let one = Load { requests: 1, bytes: 0 };
         let reserve = |budget: &mut Budget, own| budget.reserve(ExportId(0), own, one, Rank::Free);
         let count = std::iter::from_fn(|| reserve(&mut budget, one).ok()).count() as u64;
-        assert_eq!((count, reserve(&mut budget, one)), (DEPTH_MAX, Err(Short::Own)));
+        assert_eq!((count, reserve(&mut budget, one)), (DEPTH_MAX, Err(Shortage::Own)));
         assert_eq!(reserve(&mut budget, NONE), Ok(()), "of a connection that has none");
     }
 
@@ -252,14 +252,14 @@ mod tests {
         // 1021 MiB are lent, 510 of them borrowed: half of 510 is free to others.
         let fits = |export, mib: u64, rank| budget.fits(export, NONE, bytes(mib << 20), rank);
         assert_eq!(fits(second, 256, Rank::Free), Ok(()));
-        assert_eq!(fits(second, 257, Rank::Free), Err(Short::Total));
-        assert_eq!(fits(second, 511, Rank::Eldest), Ok(()));
-        assert_eq!(fits(second, 513, Rank::Eldest), Err(Short::Total));
-        assert_eq!(fits(first, 1, Rank::Free), Err(Short::Own), "it borrowed");
+        assert_eq!(fits(second, 257, Rank::Free), Err(Shortage::Total));
+        assert_eq!(fits(second, 511, Rank::Starved), Ok(()));
+        assert_eq!(fits(second, 513, Rank::Starved), Err(Shortage::Total));
+        assert_eq!(fits(first, 1, Rank::Free), Err(Shortage::Own), "it borrowed");
         assert_eq!(fits(first, 0, Rank::Behind), Ok(()), "no buffer");
         budget.release(first, bytes(32 << 20));
         assert_eq!(budget.fits(first, NONE, bytes(1), Rank::Free), Ok(()));
-        assert_eq!(budget.fits(first, NONE, bytes(1), Rank::Behind), Err(Short::Own));
+        assert_eq!(budget.fits(first, NONE, bytes(1), Rank::Behind), Err(Shortage::Own));
         assert_eq!(budget.fits(second, NONE, bytes(2 << 20), Rank::Behind), Ok(()));
     }
 
@@ -304,7 +304,7 @@ mod tests {
                     budget.release(export, load);
                     continue;
                 }
-                let rank = [Rank::Free, Rank::Eldest, Rank::Behind, Rank::Free][rank as usize];
+                let rank = [Rank::Free, Rank::Starved, Rank::Behind, Rank::Free][rank as usize];
                 let own = budget.accounts[&export].held;
                 let granted = budget.reserve(export, NONE, bytes(size), rank);
                 let floor = budget.floor();

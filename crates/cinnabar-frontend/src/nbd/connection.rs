@@ -8,7 +8,7 @@ pub(super) use receive::{Outcome, Turn};
 use super::export::{Export, ExportId};
 use super::handshake::{self, Handshake};
 use super::limits::Limits;
-use super::load::{Load, Short};
+use super::load::{Load, Shortage};
 use super::mutant::{Mutant, Mutants};
 use super::output::{Entry, Output};
 use super::peer::Peer;
@@ -54,7 +54,7 @@ pub(super) struct Connection<M> {
     /// Reading stopped for want of room.
     pub(super) paused: bool,
     /// Room that its next request lacks, beyond its own bounds.
-    pub(super) short: Option<(Short, Load)>,
+    pub(super) short: Option<(Shortage, Load)>,
     /// Its place among the server's paused connections, and since when.
     pub(super) waits: Option<(u64, Instant)>,
     /// Already in the server's list of connections to be flushed.

@@ -62,7 +62,7 @@ pub mod transmission;
 mod turns;
 
 // Shared with the vhost-user server.
-use crate::{eldest, interest, load, peer, request, socket, table, warnings};
+use crate::{starved, interest, load, peer, request, socket, table, warnings};
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use export::{Export, ExportError, ExportId};

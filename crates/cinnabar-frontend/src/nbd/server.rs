@@ -7,14 +7,14 @@ mod tls;
 
 use super::address::Address;
 use super::connection::{Connection, Outcome, Turn};
-use super::eldest::Eldest;
+use super::starved::Starved;
 use super::export::{Export, ExportError, ExportId};
 use super::half_open::HalfOpen;
 use super::interest::{Interest, Ready, Token};
 use super::jobs::{Finished, Jobs};
 use super::limits::Limits;
 use super::listener::Listener;
-use super::load::{Load, Rank, Short};
+use super::load::{Load, Rank, Shortage};
 use super::reason::DisconnectReason;
 use super::request::{Body, Buffers, Incoming, Ticket};
 use super::shared::{Part, Shared, Slot};
@@ -52,7 +52,7 @@ pub struct Server<M> {
     /// The next one's place.
     next_place: u64,
     /// The one among them that has waited longest for what all share.
-    eldest: Eldest<u64>,
+    starved: Starved<u64>,
     /// When `tick` has to look at all connections.
     next_tick: Option<Instant>,
     /// Changes of parts of sectors.
@@ -78,7 +78,7 @@ impl<M: RawMemory> Server<M> {
             crowded: Vec::new(),
             paused: BTreeMap::new(),
             next_place: 0,
-            eldest: Eldest::new(),
+            starved: Starved::new(),
             next_tick: None,
             jobs: Jobs::new(),
             draining: false,
@@ -269,12 +269,12 @@ impl<M: RawMemory> Server<M> {
         incoming: &mut Vec<Incoming<M>>,
     ) {
         let nothing = BTreeSet::new();
-        self.shared.released |= self.eldest.pass_over(self.shared.now);
+        self.shared.released |= self.starved.pass_over(self.shared.now);
         loop {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let (was_paused, messages) = (connection.paused, connection.messages);
             let listener = self.listeners.get(connection.listener);
-            let rank = self.eldest.rank(key);
+            let rank = self.starved.rank(key);
             connection.short = None;
             let mut turn = Turn {
                 shared: &mut self.shared,
@@ -287,8 +287,8 @@ impl<M: RawMemory> Server<M> {
                 incoming: &mut *incoming,
             };
             let outcome = connection.pump(key, &mut turn);
-            if rank == Rank::Eldest && (turn.rank != rank || outcome != Outcome::Paused) {
-                self.shared.released |= self.eldest.ends(|eldest| eldest == key);
+            if rank == Rank::Starved && (turn.rank != rank || outcome != Outcome::Paused) {
+                self.shared.released |= self.starved.ends(|starved| starved == key);
             }
             let has_gone_on = connection.messages != messages;
             if (has_gone_on || outcome != Outcome::Paused)
@@ -325,12 +325,12 @@ impl<M: RawMemory> Server<M> {
     /// A connection has no room for its next request. Whether it may try again at once: it has waited longest.
     fn wait(&mut self, key: u64, has_gone_on: bool) -> bool {
         let Some(connection) = self.connections.get_mut(key) else { return false };
-        if !matches!(connection.short, Some((Short::Total, _))) {
-            self.shared.released |= self.eldest.steps_back(key);
+        if !matches!(connection.short, Some((Shortage::Total, _))) {
+            self.shared.released |= self.starved.steps_back(key);
         } else if has_gone_on {
             // It is behind others that wait.
-            self.shared.released |= !self.eldest.is_any();
-        } else if self.eldest.waits(key, self.shared.now) {
+            self.shared.released |= !self.starved.is_any();
+        } else if self.starved.waits(key, self.shared.now) {
             return true;
         }
         if connection.waits.is_none() {

@@ -5,7 +5,7 @@ use super::memory::GuestMemory;
 use super::proto::RingAddresses;
 use super::reason::DisconnectReason;
 use super::ring::Ring;
-use crate::load::Short;
+use crate::load::Shortage;
 use rustix::fd::OwnedFd;
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(super) struct Queue {
     /// Already in its list of queues without room.
     pub(super) in_paused: bool,
     /// What its next request lacks, and its bytes, so that it is not walked again before they fit.
-    pub(super) short: Option<(Short, u64)>,
+    pub(super) short: Option<(Shortage, u64)>,
 }
 
 /// What happens in a queue between its start and its stop.

@@ -15,9 +15,9 @@ use super::reason::DisconnectReason;
 use super::slot::Slot;
 use super::stats::Stats;
 use super::watches::{Source, Watches};
-use crate::eldest::Eldest;
+use crate::starved::Starved;
 use crate::interest::{Interest, Ready, Token};
-use crate::load::{Bounds, Load, Rank, Short};
+use crate::load::{Bounds, Load, Rank, Shortage};
 use crate::request::{Buffers, ExportId, Incoming};
 use crate::socket::UnixListener;
 use crate::table::Table;
@@ -55,7 +55,7 @@ pub struct Server<M> {
     /// Queues without room for their next request.
     paused: Vec<(u64, u16)>,
     /// The one among them that has waited longest for what all share.
-    eldest: Eldest<(u64, u16)>,
+    starved: Starved<(u64, u16)>,
     /// Drivers to be called at the end of this turn.
     bells: Bells,
     /// Queues found by polling, kept for its memory.
@@ -132,7 +132,7 @@ impl<M: RawMemory> Server<M> {
             dirty: Vec::new(),
             backlog: VecDeque::new(),
             paused: Vec::new(),
-            eldest: Eldest::new(),
+            starved: Starved::new(),
             bells: Bells::default(),
             found: Vec::new(),
             next_tick: None,
@@ -426,8 +426,8 @@ impl<M: RawMemory> Server<M> {
         let Some(connection) = self.connections.get(key) else { return };
         let Some(served) = self.exports.get(&connection.export) else { return };
         let past = self.past_load(served);
-        self.released |= self.eldest.pass_over(self.now);
-        let rank = self.eldest.rank((key, index));
+        self.released |= self.starved.pass_over(self.now);
+        let rank = self.starved.rank((key, index));
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(served) = self.exports.get_mut(&connection.export) else { return };
         let waiter = connection.waiter;
@@ -448,8 +448,8 @@ impl<M: RawMemory> Server<M> {
         let taken = connection.take_requests(key, index, &mut turn);
         // Those that waited behind it may go on, if it does not wait for something else now.
         self.released |= waiter.is_some() && connection.waiter != waiter;
-        if rank == Rank::Eldest && turn.rank != Rank::Eldest {
-            self.eldest.ends(|eldest| eldest == (key, index));
+        if rank == Rank::Starved && turn.rank != Rank::Starved {
+            self.starved.ends(|starved| starved == (key, index));
         }
         if !std::mem::replace(&mut connection.in_dirty, true) {
             self.dirty.push(key);
@@ -458,17 +458,17 @@ impl<M: RawMemory> Server<M> {
             Ok(Taken::All) => self.stop_waiting(key, Some(index)),
             Ok(Taken::Some) => self.queue_later(key, index),
             Ok(Taken::NoRoom(short)) => {
-                if short == Short::Total {
-                    self.eldest.waits((key, index), self.now);
+                if short == Shortage::Total {
+                    self.starved.waits((key, index), self.now);
                 } else {
-                    self.released |= self.eldest.steps_back((key, index));
+                    self.released |= self.starved.steps_back((key, index));
                 }
                 let queue = &mut connection.queues[usize::from(index)];
                 if !std::mem::replace(&mut queue.in_paused, true) {
                     self.stats.pauses += 1;
                     self.paused.push((key, index));
                 }
-                if self.eldest.is_any() {
+                if self.starved.is_any() {
                     self.arm_tick();
                 }
             }
@@ -482,7 +482,7 @@ impl<M: RawMemory> Server<M> {
     /// A queue, or all of a connection, wants nothing more: if it waited longest, the next one does.
     fn stop_waiting(&mut self, key: u64, index: Option<u16>) {
         let is_it = |(of, at)| of == key && index.is_none_or(|index| index == at);
-        self.released |= self.eldest.ends(is_it);
+        self.released |= self.starved.ends(is_it);
     }
 
     fn queue_later(&mut self, key: u64, index: u16) {

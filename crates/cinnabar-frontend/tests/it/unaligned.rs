@@ -240,8 +240,8 @@ fn who_waits_for_its_own_does_not_hold_up_others() {
     hung.send(&long(1));
     assert!(server.until(|host| host.held.len() == 1));
     // There is not enough for this one, for its own export holds too much.
-    let mut eldest = Client::enter(&server.socket, "vm1");
-    eldest.send(&long(2));
+    let mut starved = Client::enter(&server.socket, "vm1");
+    starved.send(&long(2));
     assert!(server.until(|host| host.server.stats().pauses == 1));
     // What its export's first client leaves behind is its own now, and comes to no end.
     drop(hung);
@@ -250,7 +250,7 @@ fn who_waits_for_its_own_does_not_hold_up_others() {
     let more = [request(cmd::READ, 3, 0, 4 << 20), request(cmd::READ, 4, 0, 4 << 20)].concat();
     other.send(&more);
     assert!(server.until(|host| host.held.len() == 3), "it borrows more and more");
-    drop((eldest, other));
+    drop((starved, other));
     assert!(server.until(|host| host.server.stats().connections == 0));
     server.run(Host::answer_held);
     assert!(server.nothing_is_held());
@@ -274,8 +274,8 @@ fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
     hung_too.send(&request(cmd::READ, 1, 0, 18 << 20));
     assert!(server.until(|host| host.held.len() == 3));
     // What is left is not enough for this one, whatever others do.
-    let mut eldest = Client::enter(&server.socket, "vm2");
-    eldest.send(&request(cmd::READ, 2, 0, 30 << 20));
+    let mut starved = Client::enter(&server.socket, "vm2");
+    starved.send(&request(cmd::READ, 2, 0, 30 << 20));
     assert!(server.until(|host| host.server.stats().pauses == 1));
     let mut other = Client::enter(&server.socket, "vm3");
     let reads = (3..8).flat_map(|one| request(cmd::READ, one, 0, 32 << 10));
@@ -308,7 +308,7 @@ fn who_waits_in_vain_does_not_hold_up_others_for_as_long_as_back_ends_hang() {
         host.turn(0);
     });
     assert_eq!(hung.simple_reply(), (0, 1));
-    drop((hung, hung_too, eldest, other));
+    drop((hung, hung_too, starved, other));
     assert!(server.until(|host| host.server.stats().connections == 0));
     server.run(Host::answer_held);
     assert!(server.nothing_is_held());
@@ -324,8 +324,8 @@ fn who_waits_in_vain_is_passed_over_though_nothing_else_happens() {
     let mut hung_too = Client::enter(&server.socket, "vm4");
     hung_too.send(&request(cmd::READ, 1, 0, 18 << 20));
     assert!(server.until(|host| host.held.len() == 3));
-    let mut eldest = Client::enter(&server.socket, "vm2");
-    eldest.send(&request(cmd::READ, 2, 0, 30 << 20));
+    let mut starved = Client::enter(&server.socket, "vm2");
+    starved.send(&request(cmd::READ, 2, 0, 30 << 20));
     assert!(server.until(|host| host.server.stats().pauses == 1));
     // The first of these hangs, too: the second has to wait.
     let mut other = Client::enter(&server.socket, "vm3");
@@ -340,7 +340,7 @@ fn who_waits_in_vain_is_passed_over_though_nothing_else_happens() {
         (before, host.held.len())
     });
     assert_eq!(passed, (4, 5));
-    drop((hung, hung_too, eldest, other));
+    drop((hung, hung_too, starved, other));
     assert!(server.until(|host| host.server.stats().connections == 0));
     server.run(Host::answer_held);
     assert!(server.nothing_is_held());

@@ -1,7 +1,7 @@
 //! Receiving: from the socket to requests.
 
 use super::{Connection, Phase};
-use crate::load::{Load, Rank, Short};
+use crate::load::{Load, Rank, Shortage};
 use crate::nbd::budget::Budget;
 use crate::nbd::export::ExportId;
 use crate::nbd::handshake;
@@ -81,7 +81,7 @@ struct Grant<'a> {
     /// Of long requests.
     pieces: &'a mut u32,
     /// What was missing, if not of the connection's own bound.
-    short: Option<(Short, Load)>,
+    short: Option<(Shortage, Load)>,
 }
 
 impl Room for Grant<'_> {
@@ -94,7 +94,7 @@ impl Room for Grant<'_> {
             Ok(()) => {
                 **own += more;
                 // Having waited longest counts once.
-                if **rank == Rank::Eldest {
+                if **rank == Rank::Starved {
                     **rank = Rank::Free;
                 }
                 true

@@ -196,7 +196,7 @@ impl<M: RawMemory> Server<M> {
                 self.shared.release(export, load);
             }
         }
-        self.eldest.ends(|eldest| eldest == key);
+        self.starved.ends(|starved| starved == key);
         self.shared.stats.connections -= 1;
         self.shared.stats.count_disconnect(reason);
         let export = connection.export.and_then(|id| self.shared.exports.get_mut(id));
@@ -248,7 +248,7 @@ impl<M: RawMemory> Server<M> {
         for (key, reason) in overdue {
             self.disconnect(key, reason, buffers);
         }
-        self.shared.released |= self.eldest.pass_over(now);
+        self.shared.released |= self.starved.pass_over(now);
         self.make_room(buffers);
         let is_due = |connection: &Connection<M>| connection.has_timer() || connection.lacks_room();
         if self.connections.iter().any(|(_, connection)| is_due(connection)) {

@@ -84,7 +84,7 @@ impl<M: RawMemory> Server<M> {
         let (Some(export), Some((_, more))) = (connection.export, connection.short) else {
             return false;
         };
-        let rank = if self.eldest.is(key) { Rank::Eldest } else { Rank::Free };
+        let rank = if self.starved.is(key) { Rank::Starved } else { Rank::Free };
         self.shared.budget.fits(export, connection.load, more, rank).is_err()
     }
 }

@@ -1,7 +1,7 @@
 //! From the rings to the engine: requests taken, judged and made the engine's.
 
 use super::Connection;
-use crate::load::{Bounds, Load, Rank, Short};
+use crate::load::{Bounds, Load, Rank, Shortage};
 use crate::request::{Buffers, Command, Incoming, Ticket};
 use crate::table::Table;
 use crate::vhost::block::{self, BlockOp, BlockRequest, Status};
@@ -28,7 +28,7 @@ pub(in crate::vhost) enum Taken {
     /// The turn's budget is used up.
     Some,
     /// There is no room for the next one.
-    NoRoom(Short),
+    NoRoom(Shortage),
 }
 
 /// What requests are taken with.
@@ -104,7 +104,7 @@ impl Connection {
             }
             taken += 1;
             // Having waited longest counts once.
-            if turn.rank == Rank::Eldest {
+            if turn.rank == Rank::Starved {
                 turn.rank = Rank::Free;
             }
         }
@@ -121,7 +121,7 @@ impl Connection {
         next: Next,
         request: BlockRequest,
         turn: &mut Turn<'_, M, B>,
-    ) -> Result<Result<(), (Short, u64)>, DisconnectReason> {
+    ) -> Result<Result<(), (Shortage, u64)>, DisconnectReason> {
         let BlockRequest { op, data, status, writable_bytes: len } = request;
         let life = self.life;
         let slot = |delivery, data, bytes, volatile, memory| Slot {
@@ -185,7 +185,7 @@ impl Connection {
     }
 
     /// A queue's next request, of so many bytes, has to wait.
-    fn wait_for(&mut self, index: u16, short: Short, bytes: u64) -> Taken {
+    fn wait_for(&mut self, index: u16, short: Shortage, bytes: u64) -> Taken {
         self.queues[usize::from(index)].short = Some((short, bytes));
         if bytes > 0 {
             self.waiter.get_or_insert(index);
@@ -199,9 +199,9 @@ impl Connection {
         index: u16,
         bytes: u64,
         turn: &Turn<'_, M, B>,
-    ) -> Result<(), (Short, u64)> {
+    ) -> Result<(), (Shortage, u64)> {
         if bytes > 0 && self.waiter.is_some_and(|waiter| waiter != index) {
-            return Err((Short::Own, bytes));
+            return Err((Shortage::Own, bytes));
         }
         let more = Load { requests: 1, bytes };
         let fits = turn.bounds.fits(self.load, turn.past, *turn.total, more, turn.rank);
@@ -214,7 +214,7 @@ impl Connection {
         index: u16,
         bytes: u64,
         turn: &mut Turn<'_, M, B>,
-    ) -> Result<(), (Short, u64)> {
+    ) -> Result<(), (Shortage, u64)> {
         self.fits(index, bytes, turn)?;
         let more = Load { requests: 1, bytes };
         self.load += more;
@@ -229,7 +229,7 @@ impl Connection {
         op: BlockOp,
         data: Pieces,
         turn: &mut Turn<'_, M, B>,
-    ) -> Result<Submission<M>, (Short, u64)> {
+    ) -> Result<Submission<M>, (Shortage, u64)> {
         let fua = !device::is_writeback(self.features, self.writeback);
         let op = match op {
             BlockOp::Read(span) => return self.read(index, span, data, turn),
@@ -265,7 +265,7 @@ impl Connection {
         span: ByteSpan,
         data: Pieces,
         turn: &mut Turn<'_, M, B>,
-    ) -> Result<Submission<M>, (Short, u64)> {
+    ) -> Result<Submission<M>, (Shortage, u64)> {
         let whole = |value: u64| value.is_multiple_of(BLOCK_BYTES);
         let aligned = |piece: &Piece| whole(piece.first.addr() as u64) && whole(piece.len as u64);
         if whole(span.offset) && whole(span.len) && data.iter().all(aligned) {

@@ -137,9 +137,9 @@ impl<M: RawMemory> Server<M> {
         for (key, reason) in overdue {
             self.disconnect(key, reason);
         }
-        self.released |= self.eldest.pass_over(now);
+        self.released |= self.starved.pass_over(now);
         let has_timer = self.connections.iter().any(|(_, connection)| connection.has_timer());
-        if has_timer || self.eldest.is_any() {
+        if has_timer || self.starved.is_any() {
             self.arm_tick();
         }
     }

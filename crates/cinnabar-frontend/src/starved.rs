@@ -14,20 +14,20 @@ const PAUSE_NS: u64 = 60_000_000_000;
 
 /// The one that has waited longest, if there is one.
 #[derive(Debug)]
-pub(crate) struct Eldest<T> {
+pub(crate) struct Starved<T> {
     current: Option<(T, Instant)>,
     /// Those that had their turn in vain, and until when they let others pass.
     passed_over: Vec<(T, Instant)>,
 }
 
-impl<T: Copy + PartialEq> Eldest<T> {
+impl<T: Copy + PartialEq> Starved<T> {
     pub(crate) const fn new() -> Self {
         Self { current: None, passed_over: Vec::new() }
     }
 
     /// Whether it is this one.
     pub(crate) fn is(&self, one: T) -> bool {
-        self.current.is_some_and(|(eldest, _)| eldest == one)
+        self.current.is_some_and(|(starved, _)| starved == one)
     }
 
     /// Whether there is one.
@@ -38,7 +38,7 @@ impl<T: Copy + PartialEq> Eldest<T> {
     pub(crate) fn rank(&self, one: T) -> Rank {
         match self.current {
             None => Rank::Free,
-            Some(_) if self.is(one) => Rank::Eldest,
+            Some(_) if self.is(one) => Rank::Starved,
             Some(_) => Rank::Behind,
         }
     }
@@ -67,13 +67,13 @@ impl<T: Copy + PartialEq> Eldest<T> {
     /// This one waits for room in its own limits now, which may never come. True if it was the eldest. One that
     /// was passed over stays so.
     pub(crate) fn steps_back(&mut self, one: T) -> bool {
-        self.current.take_if(|(eldest, _)| *eldest == one).is_some()
+        self.current.take_if(|(starved, _)| *starved == one).is_some()
     }
 
     /// Those that are meant do not wait any more. True if one of them was the eldest.
     pub(crate) fn ends(&mut self, is_meant: impl Fn(T) -> bool) -> bool {
         self.passed_over.retain(|(passed, _)| !is_meant(*passed));
-        self.current.take_if(|(eldest, _)| is_meant(*eldest)).is_some()
+        self.current.take_if(|(starved, _)| is_meant(*starved)).is_some()
     }
 }
 
@@ -83,26 +83,26 @@ mod tests {
 
     #[test]
     fn one_that_waits_in_vain_is_passed_over_for_a_while() {
-        let mut eldest = Eldest::new();
+        let mut starved = Starved::new();
         let at = |seconds: u64| Instant(seconds * 1_000_000_000);
-        eldest.waits('a', at(1));
-        eldest.waits('b', at(2));
-        assert_eq!((eldest.rank('a'), eldest.rank('b')), (Rank::Eldest, Rank::Behind));
-        assert!(!eldest.pass_over(at(11)));
-        assert!(eldest.pass_over(at(12)));
-        assert!(!eldest.steps_back('a'));
-        eldest.waits('a', at(12));
+        starved.waits('a', at(1));
+        starved.waits('b', at(2));
+        assert_eq!((starved.rank('a'), starved.rank('b')), (Rank::Starved, Rank::Behind));
+        assert!(!starved.pass_over(at(11)));
+        assert!(starved.pass_over(at(12)));
+        assert!(!starved.steps_back('a'));
+        starved.waits('a', at(12));
         assert_eq!(
-            eldest.rank('a'),
+            starved.rank('a'),
             Rank::Free,
             "it had its turn, and waited for something else since"
         );
-        eldest.waits('b', at(12));
-        assert_eq!((eldest.rank('a'), eldest.rank('b')), (Rank::Behind, Rank::Eldest));
-        assert!(eldest.steps_back('b') && !eldest.steps_back('b'));
-        eldest.waits('a', at(71));
-        assert_eq!(eldest.rank('b'), Rank::Free);
-        eldest.waits('a', at(72));
-        assert_eq!(eldest.rank('b'), Rank::Behind, "it tries again");
+        starved.waits('b', at(12));
+        assert_eq!((starved.rank('a'), starved.rank('b')), (Rank::Behind, Rank::Starved));
+        assert!(starved.steps_back('b') && !starved.steps_back('b'));
+        starved.waits('a', at(71));
+        assert_eq!(starved.rank('b'), Rank::Free);
+        starved.waits('a', at(72));
+        assert_eq!(starved.rank('b'), Rank::Behind, "it tries again");
     }
 }
