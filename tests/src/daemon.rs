@@ -1,8 +1,8 @@
 //! A daemon under test: a folder of its own, a configuration, the process.
 
 use crate::control::{Status, get, is_ready};
-use crate::rng::Rng;
 use crate::process::{Running, output};
+use crate::rng::Rng;
 use anyhow::{Context, Result, ensure};
 use std::fmt::Write as _;
 use std::fs::File;

@@ -14,7 +14,7 @@ use axum::extract::{Extension, Path, State};
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use cinnabar_config::SettingError;
-use cinnabar_config::messages::recording::{Ending, RecordStream, Intervals, Look, Recording};
+use cinnabar_config::messages::recording::{Ending, Intervals, Look, RecordStream, Recording};
 use cinnabar_config::messages::{CommandError, CommandErrorKind, Message};
 use cinnabar_config::volume::check_name;
 use cinnabar_engine::seam::units::BLOCK_BYTES;

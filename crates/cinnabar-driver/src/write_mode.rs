@@ -18,7 +18,7 @@
 //!
 //! The claim is durable before the log can acknowledge anything, and goes when nothing is left there.
 
-use cinnabar_writeback::{Command, Place, Refusal};
+use cinnabar_writeback::{Command, LogVolumeId, Refusal};
 
 /// Where a volume is between the two ways of its requests.
 #[derive(Debug, Default)]
@@ -39,17 +39,17 @@ enum State {
     Claiming,
     Attaching,
     /// The engines attach it.
-    Opening(Place),
+    Opening(LogVolumeId),
     /// It joins, and what is under way ends.
-    Settling(Place),
-    Flushing(Place),
-    On(Place),
-    Draining(Place),
+    Settling(LogVolumeId),
+    Flushing(LogVolumeId),
+    On(LogVolumeId),
+    Draining(LogVolumeId),
     /// It leaves, and what is under way ends.
-    Ending(Place),
+    Ending(LogVolumeId),
     /// What came before that.
-    DrainingRest(Place),
-    Removing(Place),
+    DrainingRest(LogVolumeId),
+    Removing(LogVolumeId),
     Unclaiming,
 }
 
@@ -68,7 +68,7 @@ pub enum Step {
     /// under way of a request that was answered as late: that may land behind the flush.
     Flush,
     /// The volume has joined: requests go to the log, those that wait first.
-    Joined(Place),
+    Joined(LogVolumeId),
     /// Gives the log this command; then [`WriteMode::answered`].
     Ask(Command),
     /// The same, after a moment: something of the volume is under way.
@@ -101,7 +101,7 @@ pub enum Route {
     /// To the engine.
     Engine,
     /// To the log.
-    Log(Place),
+    Log(LogVolumeId),
     /// Neither; it waits.
     Wait,
 }
@@ -142,7 +142,7 @@ impl WriteMode {
     /// If it was not asked for.
     pub fn attached(
         &mut self,
-        result: Result<Place, Refusal>,
+        result: Result<LogVolumeId, Refusal>,
         (holds, taken): (bool, bool),
     ) -> Step {
         assert_eq!(self.state, State::Attaching, "it was asked for");
@@ -168,7 +168,7 @@ impl WriteMode {
         }
     }
 
-    fn joined(&mut self, place: Place) -> Step {
+    fn joined(&mut self, place: LogVolumeId) -> Step {
         self.state = State::On(place);
         Step::Joined(place)
     }
@@ -243,7 +243,7 @@ impl WriteMode {
         Some(self.remove(place))
     }
 
-    fn remove(&mut self, place: Place) -> Step {
+    fn remove(&mut self, place: LogVolumeId) -> Step {
         self.state = State::Removing(place);
         Step::Ask(Command::Remove { place, discard: self.discard })
     }
@@ -312,7 +312,7 @@ impl WriteMode {
     }
 
     /// Its place in the log, from when it is attached there until it is removed.
-    pub const fn place(&self) -> Option<Place> {
+    pub const fn place(&self) -> Option<LogVolumeId> {
         match self.state {
             State::Off | State::Claiming | State::Attaching | State::Unclaiming => None,
             State::Opening(place)

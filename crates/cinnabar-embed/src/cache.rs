@@ -2,7 +2,7 @@
 
 use crate::Buffer;
 use crate::driver::times::DeviceTimes;
-use crate::driver::{self, Origin, Driver};
+use crate::driver::{self, Driver, Origin};
 use crate::error::Error;
 use crate::options::{NewDevice, Options, VolumeOptions};
 use crate::request::{Completion, Request, Volume};

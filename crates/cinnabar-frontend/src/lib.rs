@@ -2,13 +2,13 @@
 //!
 //! The data thread of the daemon owns the event loop: nothing here waits or reads a clock.
 
-mod starved;
 mod interest;
 mod load;
 pub mod nbd;
 mod peer;
 mod request;
 mod socket;
+mod starved;
 mod table;
 pub mod tls;
 pub mod vhost;

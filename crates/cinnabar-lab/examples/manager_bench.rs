@@ -3,7 +3,7 @@
 //! `cargo xtask bench manager`.
 
 use cinnabar_config::ManagerConfig;
-use cinnabar_config::messages::samplers::{Watched, samplers};
+use cinnabar_config::messages::samplers::{SampledVolume, samplers};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Config, Op};
 use cinnabar_manager::watch::Watch;
@@ -43,7 +43,7 @@ fn hits() {
     let few = streams.samplers.watch("few");
     few.publish(Filter::new(1, u64::MAX / 64));
     let all = streams.samplers.watch("all");
-    let ways: [Option<&Arc<Watched>>; 3] = [None, Some(&few), Some(&all)];
+    let ways: [Option<&Arc<SampledVolume>>; 3] = [None, Some(&few), Some(&all)];
     let mut times: [Vec<f64>; 3] = Default::default();
     let mut seed = 1_u64;
     for _ in 0..GOES {
@@ -84,7 +84,8 @@ fn more(with: f64, without: f64) -> f64 {
 fn plans() {
     for volumes in VOLUMES {
         let config = ManagerConfig { every: Duration::from_secs(1), ..ManagerConfig::default() };
-        let streams = samplers(1, config.every_us(), config.monitor.seed, std::time::Instant::now());
+        let streams =
+            samplers(1, config.every_us(), config.monitor.seed, std::time::Instant::now());
         let watched: Vec<_> =
             (0..volumes).map(|volume| streams.samplers.watch(&format!("vm{volume}"))).collect();
         let mut watch = Watch::new(streams, &config, PLAN_CAPACITY);

@@ -5,7 +5,7 @@
 //! sorted by time. Then the intervals, and the plans, are those of a recording of the same requests.
 
 use cinnabar_config::ManagerConfig;
-use cinnabar_config::messages::samplers::{Access, Counts, SampleStreams, SLOTS, SampledVolume};
+use cinnabar_config::messages::samplers::{Access, Counts, SLOTS, SampleStreams, SampledVolume};
 use cinnabar_policy::planning::{Bounds, Closed, Interval, Part, Planning, Rules};
 use cinnabar_policy::reuse::SampledCurves;
 use std::collections::{BTreeMap, BTreeSet};
@@ -208,7 +208,11 @@ impl Watch {
     }
 
     /// The number in plans of an access's volume, which may be seen for the first time.
-    fn number_of_access(&mut self, access: &Access, volumes: &[Arc<SampledVolume>]) -> Option<usize> {
+    fn number_of_access(
+        &mut self,
+        access: &Access,
+        volumes: &[Arc<SampledVolume>],
+    ) -> Option<usize> {
         if let Some(number) = self.numbers.get(&access.volume) {
             return Some(*number);
         }

@@ -3,7 +3,6 @@
 //! Its driver moves version stamps instead of data and completes I/O in any order from a seed, media
 //! lose, tear and rot what is not durable, and an oracle judges every read.
 
-pub mod rng;
 pub mod driver;
 pub mod faults;
 pub mod hosts;
@@ -12,6 +11,7 @@ pub mod machine;
 pub mod medium;
 pub mod oracle;
 pub mod pairs;
+pub mod rng;
 pub mod script;
 pub mod search;
 pub mod shards;

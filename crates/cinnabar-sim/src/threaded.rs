@@ -205,8 +205,7 @@ impl<P: Payload> Threaded<P> {
         let thread = pool.home(shard) + usize::from(!home);
         let cut = |events: &mut Vec<Event<P>>, rng: u64| {
             let len = events.len() as u64;
-            events
-                .split_off(if rng.is_multiple_of(2) { len } else { rng / 2 % (len + 1) } as usize)
+            events.split_off(if rng.is_multiple_of(2) { len } else { rng / 2 % (len + 1) } as usize)
         };
         let at_end = cut(events, rng >> 8);
         let during = cut(events, rng >> 32);
@@ -227,7 +226,8 @@ impl<P: Payload> Threaded<P> {
 
     /// What one shard can't record on the device, no shard may rely on.
     fn share_loss(&mut self) {
-        for shard in self.losses.notice(self.desks.iter().map(|io_table| io_table.health.health())) {
+        for shard in self.losses.notice(self.desks.iter().map(|io_table| io_table.health.health()))
+        {
             let event = Event::Control(OWN_COMMAND, Command::Abandon);
             self.desks[shard as usize].events.push(event);
         }

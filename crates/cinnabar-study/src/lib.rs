@@ -10,10 +10,10 @@
 
 pub mod analysis;
 pub mod compare;
-pub mod rng;
 pub mod hits;
 pub mod holland;
 pub mod instant;
+pub mod rng;
 pub mod sweep;
 pub mod timed;
 pub mod timed_plan;

@@ -8,7 +8,7 @@ use crate::log::{EngineIo, LogIo, READS_MAX, WriteLog};
 use crate::memory::{Kept, Spot};
 use crate::mutant::Mutant;
 use crate::read::{Read, Source, layers_of};
-use crate::seam::{Action, Place};
+use crate::seam::{Action, LogVolumeId};
 use crate::slots::{ALL_SECTORS, Held, checksum_seed};
 use crate::throttle;
 use crate::volume::Waiting;
@@ -17,7 +17,7 @@ use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES, secto
 use cinnabar_engine::{Answer, Failure, IoError, IoOp, Op, Payload, RequestId, Slice};
 
 impl<P: Payload> WriteLog<P> {
-    pub(crate) fn submit(&mut self, id: RequestId, Place(place): Place, op: Op<P>) {
+    pub(crate) fn submit(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId, op: Op<P>) {
         let Some(volume) = self.volumes[usize::from(place)].as_ref() else {
             return self.reply(id, Err(Failure::NoVolume));
         };

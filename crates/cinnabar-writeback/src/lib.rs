@@ -33,4 +33,4 @@ mod volume;
 pub use log::{Config, Counters, READS_MAX, WriteLog};
 pub use pace::{PaceReason, PaceStatus};
 pub use place::Status;
-pub use seam::{Action, Command, Done, EngineId, Event, Misses, Place, Refusal};
+pub use seam::{Action, Command, Done, EngineId, Event, LogVolumeId, Misses, Refusal};

@@ -9,7 +9,7 @@ use crate::mutant::{Mutant, Mutants};
 use crate::pace::Sent;
 use crate::places::Places;
 use crate::read::Read;
-use crate::seam::{Action, Command, Done, EngineId, Event, Place, Refusal};
+use crate::seam::{Action, Command, Done, EngineId, Event, LogVolumeId, Refusal};
 use crate::segments::Segments;
 use crate::slots::Slots;
 use crate::volume::{Volume, Waiting};
@@ -283,7 +283,7 @@ impl<P: Payload> WriteLog<P> {
 
     pub(crate) fn ask(&mut self, io: EngineIo, place: u16, op: Op<P>) {
         let id = EngineId(self.asked.insert(io) as u64);
-        self.actions.push(Action::Engine(id, Place(place), op));
+        self.actions.push(Action::Engine(id, LogVolumeId(place), op));
     }
 
     pub(crate) fn reply(&mut self, id: RequestId, result: Result<Answer<P>, Failure>) {
@@ -454,7 +454,7 @@ impl<P: Payload> WriteLog<P> {
             Command::Attach { name, size_bytes, incarnation } => {
                 self.attach(id, name, size_bytes, incarnation);
             }
-            Command::Acknowledge { place: Place(place), memory } => {
+            Command::Acknowledge { place: LogVolumeId(place), memory } => {
                 let keeps = memory && self.memory.is_some();
                 if let Some(volume) =
                     self.volumes.get_mut(usize::from(place)).and_then(Option::as_mut)
@@ -464,7 +464,7 @@ impl<P: Payload> WriteLog<P> {
             }
             Command::Drain(place) => self.drain(id, place),
             Command::Remove { place, discard } => self.remove(id, place, discard),
-            Command::Restarted(Place(place)) => {
+            Command::Restarted(LogVolumeId(place)) => {
                 if let Some(volume) = self.volumes[usize::from(place)].as_mut()
                     && let Destage::Running(run) = &mut volume.destage
                     && !self.config.mutants.is(Mutant::RestartNotRepeated)

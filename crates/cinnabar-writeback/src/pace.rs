@@ -27,7 +27,7 @@ use crate::destage::Destage;
 use crate::format::SEGMENT_PAGES;
 use crate::log::{EngineIo, WriteLog};
 use crate::mutant::Mutant;
-use crate::seam::{Misses, Place};
+use crate::seam::{LogVolumeId, Misses};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Op, Payload};
 use free::Free;
@@ -263,7 +263,7 @@ pub(crate) struct Ready<P> {
 
 impl<P: Payload> WriteLog<P> {
     /// Reads of the back end of a volume took so long: its pace is decided on.
-    pub(crate) fn missed(&mut self, Place(place): Place, misses: Misses) {
+    pub(crate) fn missed(&mut self, LogVolumeId(place): LogVolumeId, misses: Misses) {
         let (now, tick_ns) = (self.now, self.config.pace_ns);
         if self.volumes.get(usize::from(place)).is_none_or(Option::is_none) {
             return;

@@ -5,7 +5,7 @@ use crate::destage::Destage;
 use crate::log::WriteLog;
 use crate::mutant::Mutant;
 use crate::pace::PaceStatus;
-use crate::seam::{Done, Place, Refusal};
+use crate::seam::{Done, LogVolumeId, Refusal};
 use crate::volume::Volume;
 use cinnabar_engine::limits::{NAME_BYTES_MAX, VOLUME_BLOCKS_MAX};
 use cinnabar_engine::units::{BLOCK_BYTES, Instant};
@@ -43,7 +43,7 @@ impl<P: Payload> WriteLog<P> {
             let is = volume.record.size_bytes;
             if size_bytes == is {
                 volume.attached = true;
-                return self.answer(id, Ok(Done::Attached(Place(place))));
+                return self.answer(id, Ok(Done::Attached(LogVolumeId(place))));
             }
             if size_bytes < is && !self.is_quiet(place) {
                 return self.answer(id, Err(Refusal::Busy));
@@ -70,7 +70,7 @@ impl<P: Payload> WriteLog<P> {
         self.volume(place).attaching = Some((id, needs));
     }
 
-    pub(crate) fn drain(&mut self, id: RequestId, Place(place): Place) {
+    pub(crate) fn drain(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId) {
         let Some(volume) = self.volumes[usize::from(place)].as_mut() else {
             return self.answer(id, Err(Refusal::NoVolume));
         };
@@ -97,7 +97,7 @@ impl<P: Payload> WriteLog<P> {
         }
     }
 
-    pub(crate) fn remove(&mut self, id: RequestId, Place(place): Place, discard: bool) {
+    pub(crate) fn remove(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId, discard: bool) {
         let Some(volume) = self.volumes[usize::from(place)].as_mut() else {
             return self.answer(id, Err(Refusal::NoVolume));
         };
@@ -185,7 +185,7 @@ impl<P: Payload> WriteLog<P> {
     }
 
     /// What the status says of a volume.
-    pub fn status(&self, Place(place): Place) -> Option<Status> {
+    pub fn status(&self, LogVolumeId(place): LogVolumeId) -> Option<Status> {
         let volume = self.volumes[usize::from(place)].as_ref()?;
         Some(Status {
             name: volume.record.name.clone(),
@@ -212,7 +212,7 @@ impl<P: Payload> WriteLog<P> {
     }
 
     /// For how long the oldest write of this session that the back end lacks has been waiting, in ns.
-    pub fn dirty_age_ns(&self, Place(place): Place, now: Instant) -> Option<u64> {
+    pub fn dirty_age_ns(&self, LogVolumeId(place): LogVolumeId, now: Instant) -> Option<u64> {
         let volume = self.volumes.get(usize::from(place))?.as_ref()?;
         let oldest = volume.record.retired_epoch + 1;
         let dirty = volume.ages.iter().rfind(|(epoch, _)| *epoch <= oldest);
@@ -221,8 +221,8 @@ impl<P: Payload> WriteLog<P> {
     }
 
     /// The places in use.
-    pub fn places(&self) -> impl Iterator<Item = Place> {
-        self.volumes.iter().flatten().map(|volume| Place(volume.record.volume))
+    pub fn places(&self) -> impl Iterator<Item = LogVolumeId> {
+        self.volumes.iter().flatten().map(|volume| LogVolumeId(volume.record.volume))
     }
 }
 

@@ -5,7 +5,7 @@ use crate::destage::Destage;
 use crate::format::directory::Record;
 use crate::format::directory_offset;
 use crate::log::{LogIo, WriteLog};
-use crate::seam::{Done, Place};
+use crate::seam::{Done, LogVolumeId};
 use cinnabar_engine::{IoOp, Payload};
 
 /// Writes of one place's record, counted since the log was opened.
@@ -72,13 +72,13 @@ impl<P: Payload> WriteLog<P> {
             }
             volume.size_bytes = volume.record.size_bytes;
             volume.attached = true;
-            self.answer(id, Ok(Done::Attached(Place(place))));
+            self.answer(id, Ok(Done::Attached(LogVolumeId(place))));
         }
         let volume = self.volume(place);
         if let Some((id, _)) = volume.growing.take_if(|(_, needs)| *needs <= ended) {
             volume.size_bytes = volume.record.size_bytes;
             volume.attached = true;
-            self.answer(id, Ok(Done::Attached(Place(place))));
+            self.answer(id, Ok(Done::Attached(LogVolumeId(place))));
         }
         let volume = self.volume(place);
         if let Destage::Recording { upto, end, needs } = volume.destage

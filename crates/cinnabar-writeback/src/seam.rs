@@ -18,7 +18,7 @@ use cinnabar_engine::{Answer, Failure, IoDone, IoId, IoOp, Op, RequestId};
 
 /// A volume's place in the directory of the write log, as long as it has one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Place(pub u16);
+pub struct LogVolumeId(pub u16);
 
 /// Names a request that the write log has given to the engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -28,7 +28,7 @@ pub struct EngineId(pub u64);
 #[derive(Clone, Debug)]
 pub enum Event<P> {
     /// A guest's request to a volume in write-back mode.
-    Submit(RequestId, Place, Op<P>),
+    Submit(RequestId, LogVolumeId, Op<P>),
     /// An I/O on the log's device has ended.
     LogDone(IoDone),
     /// The engine has answered.
@@ -38,7 +38,7 @@ pub enum Event<P> {
     Late(RequestId),
     /// How long reads of a volume's back end took, about every
     /// [`Config::pace_ns`](crate::Config::pace_ns); without it nothing is paced.
-    Misses(Place, Misses),
+    Misses(LogVolumeId, Misses),
     /// An instant asked for has come.
     Wake,
     /// A command of the driver's or the operator's.
@@ -60,24 +60,24 @@ pub enum Command {
     },
     /// Destage all that is dirty. Answered with [`Done::Nothing`] when the back end has everything
     /// that was acknowledged before the command came.
-    Drain(Place),
+    Drain(LogVolumeId),
     /// Give up the place of a volume. With dirty data it is refused unless `discard` says that they
     /// may be lost: then it is answered when nothing of the volume is under way any more, and what waits
     /// for room or is on its way to the back end is given up at once.
     Remove {
         /// The volume's place.
-        place: Place,
+        place: LogVolumeId,
         /// Dirty data may be lost.
         discard: bool,
     },
     /// The volume's server may have restarted and lost what was not flushed: the epoch under way is
     /// destaged again. Not answered.
-    Restarted(Place),
+    Restarted(LogVolumeId),
     /// From now on writes of a volume are acknowledged when they are in the write memory, if the log has
     /// one, or, as they are at first, when the log's device has them. Not answered.
     Acknowledge {
         /// The volume's place.
-        place: Place,
+        place: LogVolumeId,
         /// From memory.
         memory: bool,
     },
@@ -92,7 +92,7 @@ pub enum Done {
     /// Nothing.
     Nothing,
     /// A volume has this place.
-    Attached(Place),
+    Attached(LogVolumeId),
 }
 
 /// Why a command failed.
@@ -135,7 +135,7 @@ pub enum Action<P> {
     /// Do this to the write memory, at once: answers behind it say that it was done.
     Memory(MemoryOp<P>),
     /// Have the engine do this, on behalf of the volume at this place.
-    Engine(EngineId, Place, Op<P>),
+    Engine(EngineId, LogVolumeId, Op<P>),
     /// Answer a guest.
     Reply(RequestId, Result<Answer<P>, Failure>),
     /// Answer a command.

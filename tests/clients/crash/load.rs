@@ -4,8 +4,8 @@
 
 use anyhow::{Context, Result};
 use e2e::books::{Books, Hold};
-use e2e::rng::Rng;
 use e2e::nbd::{Client, is_gone};
+use e2e::rng::Rng;
 use e2e::stamps::ZEROS;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;

@@ -66,12 +66,7 @@ pub(super) fn meddle(
     Ok(())
 }
 
-fn write_here_and_there(
-    file: &File,
-    books: &Books,
-    shared: &Shared,
-    rng: &mut Rng,
-) -> Result<()> {
+fn write_here_and_there(file: &File, books: &Books, shared: &Shared, rng: &mut Rng) -> Result<()> {
     for _ in 0..SPOTS {
         let first = rng.below(books.sectors() / 4 - 16);
         let hold = books.hold(first..first + 1 + rng.below(16));

@@ -4,8 +4,8 @@
 use super::chain::{Chain, DISK};
 use super::{SLOW, World, client, config, volume};
 use anyhow::{Context, Result, ensure};
-use e2e::rng::Rng;
 use e2e::output;
+use e2e::rng::Rng;
 use e2e::{Daemon, Site};
 use std::path::{Path, PathBuf};
 use std::process::Command;

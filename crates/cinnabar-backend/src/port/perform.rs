@@ -2,7 +2,7 @@
 
 use super::extents;
 use super::job::Done;
-use super::task::{Progress, BlockingOp, Step, Task};
+use super::task::{BlockingOp, Progress, Step, Task};
 use crate::disk::{self, Disk};
 use libc::iovec;
 use rustix::fd::{AsFd, AsRawFd};

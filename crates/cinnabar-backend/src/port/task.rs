@@ -172,7 +172,9 @@ impl Task {
                 Progress::More if disk.kind() != DiskKind::File => Progress::End(Ok(())),
                 progress => progress,
             },
-            JobOp::Extents { span } => task.range(span, disk, SyscallPlan::BlockingOp(BlockingOp::Extents)),
+            JobOp::Extents { span } => {
+                task.range(span, disk, SyscallPlan::BlockingOp(BlockingOp::Extents))
+            }
         };
         (task, progress)
     }
@@ -270,7 +272,9 @@ impl Task {
             SyscallPlan::ZeroRange => {
                 Step::Allocate { mode: keep | FallocateFlags::ZERO_RANGE, span: piece }
             }
-            SyscallPlan::BlockingOp(BlockingOp::Extents) => Step::BlockingOp { what: BlockingOp::Extents, span },
+            SyscallPlan::BlockingOp(BlockingOp::Extents) => {
+                Step::BlockingOp { what: BlockingOp::Extents, span }
+            }
             SyscallPlan::BlockingOp(what) => Step::BlockingOp { what, span: piece },
         }
     }
@@ -294,9 +298,14 @@ impl Task {
 
     /// Whether it may take long: discards and zeroes.
     pub(super) fn is_heavy(&self) -> bool {
-        matches!(self.method, SyscallPlan::Punch { .. } | SyscallPlan::ZeroRange | SyscallPlan::WriteZeros)
-            || self.method == SyscallPlan::MakeRoom
-            || matches!(self.method, SyscallPlan::BlockingOp(BlockingOp::Discard | BlockingOp::ZeroOut))
+        matches!(
+            self.method,
+            SyscallPlan::Punch { .. } | SyscallPlan::ZeroRange | SyscallPlan::WriteZeros
+        ) || self.method == SyscallPlan::MakeRoom
+            || matches!(
+                self.method,
+                SyscallPlan::BlockingOp(BlockingOp::Discard | BlockingOp::ZeroOut)
+            )
     }
 
     /// A piece of it, so that a call lasts moments and not minutes.
@@ -313,7 +322,8 @@ impl Task {
             SyscallPlan::Write { fua } => Whole::Write { span, fua },
             SyscallPlan::WriteZeros => Whole::Write { span, fua: false },
             SyscallPlan::Flush => Whole::Flush,
-            SyscallPlan::Punch { zeroing: false } | SyscallPlan::BlockingOp(BlockingOp::Discard) => Whole::Trim { span },
+            SyscallPlan::Punch { zeroing: false }
+            | SyscallPlan::BlockingOp(BlockingOp::Discard) => Whole::Trim { span },
             SyscallPlan::Punch { zeroing: true } => Whole::WriteZeroes { span, may_punch: true },
             SyscallPlan::ZeroRange | SyscallPlan::BlockingOp(BlockingOp::ZeroOut) => {
                 Whole::WriteZeroes { span, may_punch: false }
@@ -337,10 +347,13 @@ impl Task {
     /// Takes the result of the call that [`step`](Self::step) named: bytes for a transfer.
     pub(super) fn advance(&mut self, result: Result<usize, Errno>) -> Progress {
         match (result, self.method) {
-            (Ok(count), SyscallPlan::Read | SyscallPlan::Write { .. } | SyscallPlan::WriteZeros) => {
-                self.moved(count)
+            (
+                Ok(count),
+                SyscallPlan::Read | SyscallPlan::Write { .. } | SyscallPlan::WriteZeros,
+            ) => self.moved(count),
+            (Ok(_), SyscallPlan::Flush | SyscallPlan::BlockingOp(BlockingOp::Extents)) => {
+                Progress::End(Ok(()))
             }
-            (Ok(_), SyscallPlan::Flush | SyscallPlan::BlockingOp(BlockingOp::Extents)) => Progress::End(Ok(())),
             (Ok(_), _) => self.piece_done(),
             (Err(Errno::INTR | Errno::AGAIN), _) => {
                 self.retries = self.retries.saturating_add(1);
@@ -398,9 +411,9 @@ impl Task {
     fn fall_back(&mut self, method: SyscallPlan) -> Progress {
         match method {
             // A hint that isn't taken; room that is there, or is not, when it is written.
-            SyscallPlan::Punch { zeroing: false } | SyscallPlan::BlockingOp(BlockingOp::Discard) | SyscallPlan::MakeRoom => {
-                Progress::End(Ok(()))
-            }
+            SyscallPlan::Punch { zeroing: false }
+            | SyscallPlan::BlockingOp(BlockingOp::Discard)
+            | SyscallPlan::MakeRoom => Progress::End(Ok(())),
             SyscallPlan::Punch { zeroing: true } => {
                 self.method = SyscallPlan::ZeroRange;
                 Progress::More

@@ -15,7 +15,7 @@ use crate::port::{Done, FileId, Task};
 use crate::proof::ProofError;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::volume::ProofToken;
-use cinnabar_hybrid::librados::lock_state::{SeenLock, LockState};
+use cinnabar_hybrid::librados::lock_state::{LockState, SeenLock};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::AsFd;
 use rustix::io::Errno;

@@ -18,8 +18,8 @@
 
 pub mod pulse;
 pub mod recording;
-pub mod start_error;
 pub mod samplers;
+pub mod start_error;
 
 pub use crate::Subject;
 pub use crate::settings::*;

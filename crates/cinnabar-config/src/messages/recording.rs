@@ -60,7 +60,10 @@ pub enum Ending {
 pub fn buffer(requests: usize) -> (RecordSender, RecordStream) {
     let (sender, receiver) = mpsc::sync_channel(requests);
     let shared = Arc::new(Shared::default());
-    (RecordSender { queue: sender, shared: Arc::clone(&shared) }, RecordStream { queue: receiver, shared })
+    (
+        RecordSender { queue: sender, shared: Arc::clone(&shared) },
+        RecordStream { queue: receiver, shared },
+    )
 }
 
 #[derive(Debug, Default)]

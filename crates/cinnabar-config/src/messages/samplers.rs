@@ -118,7 +118,12 @@ pub struct Counts {
 }
 
 /// Both ends, for so many data threads.
-pub fn samplers(threads: usize, every_us: u64, seed: u64, origin: std::time::Instant) -> SampleStreams {
+pub fn samplers(
+    threads: usize,
+    every_us: u64,
+    seed: u64,
+    origin: std::time::Instant,
+) -> SampleStreams {
     let (senders, queues): (Vec<_>, Vec<_>) =
         (0..threads.max(1)).map(|_| mpsc::sync_channel(BUFFER_ACCESSES)).unzip();
     let tap = |queue| Sampler { queue, dropped: AtomicU64::new(0) };

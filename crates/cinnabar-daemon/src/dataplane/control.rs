@@ -308,7 +308,8 @@ impl DataPlane {
                 fill_limit_bytes: Some(config.fill_limit_bytes),
                 ..VolumePlan::unchanged(volume)
             };
-            self.shard_set.adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
+            self.shard_set
+                .adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
         }
         config.qos = change.qos.unwrap_or(config.qos);
         config.guest_iops_limit = change.guest_iops_limit.unwrap_or(config.guest_iops_limit);

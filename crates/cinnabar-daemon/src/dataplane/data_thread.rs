@@ -7,17 +7,17 @@
 //! arrive.
 
 use super::clock::Clock;
-use super::io_table::{IoTable, IoEvent, ShardDoors};
 use super::front::Side;
 use super::guests::Late;
 use super::idle::Idle;
 use super::inbox::Inbox;
+use super::io_table::{IoEvent, IoTable, ShardDoors};
 use cinnabar_backend::Memory;
 use cinnabar_backend::port::{Port, PortEvent};
 use cinnabar_driver::ShardPool;
-use cinnabar_driver::qos_queue::Turn;
 use cinnabar_driver::health_news::HealthNews;
 use cinnabar_driver::pool::{Left, Ran};
+use cinnabar_driver::qos_queue::Turn;
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::{ByteSpan, Instant, VolumeId};
 use cinnabar_engine::volume::Recorded;
@@ -97,7 +97,12 @@ impl ThreadEvent {
 
 impl DataThread {
     /// A thread without shards, and alone until it is told of others.
-    pub(super) fn new(number: usize, clock: Clock, mut io_table: IoTable, poll_max: Duration) -> Self {
+    pub(super) fn new(
+        number: usize,
+        clock: Clock,
+        mut io_table: IoTable,
+        poll_max: Duration,
+    ) -> Self {
         io_table.belong_to(number);
         Self {
             number,

@@ -6,8 +6,8 @@
 //! kernel may still write to it: such a device stays locked until the last of that has ended.
 
 use super::control::{PendingCommand, failed};
-use super::io_table::bound_of;
 use super::device::OpenedDevice;
+use super::io_table::bound_of;
 use super::patience::silence_max;
 use super::plane::DataPlane;
 use super::replace::SILENCE_MAX;

@@ -9,9 +9,9 @@
 //! A volume is served by one thread, so what its guests ask for has one order here. It is kept where
 //! requests overlap: what follows one that was passed on is passed on, too.
 
+use super::data_thread::{DataThread, Returned};
 use super::front::{Caller, Front, Side};
 use super::guest_limits::Held;
-use super::data_thread::{Returned, DataThread};
 use super::volume::{Kind, Recorders, VolumeIo, answer_by, kind_of, tells_extents};
 use cinnabar_backend::Memory;
 use cinnabar_config::status::latency::Latencies;
@@ -145,7 +145,8 @@ impl Guests {
             self.gates.resize_with(key + 1, || None);
         }
         let latencies = Recorders::default();
-        self.gates[key] = Some(VolumeHandle { io, names: None, latencies, letters: BTreeMap::new() });
+        self.gates[key] =
+            Some(VolumeHandle { io, names: None, latencies, letters: BTreeMap::new() });
     }
 
     /// It serves from now on.
@@ -315,7 +316,13 @@ impl Guests {
     }
 
     /// Takes what other threads have sent back.
-    pub(super) fn hear(&mut self, now: Instant, back: Returned, front: &mut Front, data_thread: &mut DataThread) {
+    pub(super) fn hear(
+        &mut self,
+        now: Instant,
+        back: Returned,
+        front: &mut Front,
+        data_thread: &mut DataThread,
+    ) {
         match back {
             Returned::Reply(reply) => self.reply(now, reply, front),
             Returned::Answer { key, side, ticket, result } => {
@@ -377,7 +384,8 @@ impl Guests {
         match request.filter(|request| request.late == Some(look)).map(|request| &request.to) {
             Some(To::One(shard)) => data_thread.give(*shard, Event::Late(id)),
             Some(To::All(..)) => {
-                (0..data_thread.pool.shards()).for_each(|shard| data_thread.give(shard, Event::Late(id)));
+                (0..data_thread.pool.shards())
+                    .for_each(|shard| data_thread.give(shard, Event::Late(id)));
             }
             None => {}
         }

@@ -4,16 +4,16 @@
 //! What a desk can't settle by itself it tells ([`IoEvent`]): the owner of the desk passes it on.
 
 mod ages;
-mod qos_queues;
 mod files;
 mod overdue;
+mod qos_queues;
 #[cfg(test)]
 pub(super) mod tests;
 
 use super::clock::Clock;
+use super::data_thread::{Pool, Returned, ThreadEvent, ThreadMessage};
 use super::front::Caller;
 use super::guests;
-use super::data_thread::{Returned, ThreadEvent, ThreadMessage, Pool};
 use super::patience::silence_max;
 use super::volume::VolumeIo;
 use super::warnings::{Warnings, io_failed};
@@ -29,7 +29,7 @@ use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, Reply};
 use cinnabar_policy::planning::Totals;
-use qos_queues::{QosQueues, Parked, Seat};
+use qos_queues::{Parked, QosPlace, QosQueues};
 use rustix::io::Errno;
 use std::mem::ManuallyDrop;
 use std::sync::{Arc, Weak};
@@ -101,7 +101,7 @@ pub(super) struct Io {
     file: FileId,
     what: IoInfo,
     /// Of one that has waited for its turn.
-    seat: Option<Seat>,
+    seat: Option<QosPlace>,
 }
 
 /// Who waits for it.
@@ -202,7 +202,7 @@ impl IoTable {
     fn begin(
         &mut self,
         now: Instant,
-        (owner, seat): (Owner, Option<Seat>),
+        (owner, seat): (Owner, Option<QosPlace>),
         key: usize,
         what: IoInfo,
         op: JobOp,
@@ -427,7 +427,9 @@ impl ShardIo<Memory> for ShardDoors<'_> {
         match guests::thread_of(reply.id) {
             None => self.said.push(ThreadEvent::Reply(shard, reply)),
             Some(own) if own == self.thread => self.back.push(Returned::Reply(reply)),
-            Some(other) => self.letters.push((other, ThreadMessage::Returned(Returned::Reply(reply)))),
+            Some(other) => {
+                self.letters.push((other, ThreadMessage::Returned(Returned::Reply(reply))))
+            }
         }
     }
 

@@ -4,17 +4,17 @@ use super::absent::Absents;
 use super::background::Background;
 use super::cache::Cache;
 use super::control::PendingCommand;
-use super::shard_set::ShardSet;
-use super::io_table::IoEvent;
+use super::data_thread::{DataThread, ThreadEvent};
 use super::forced::Forced;
 use super::front::Front;
 use super::inbox::Inbox;
-use super::data_thread::{DataThread, ThreadEvent};
+use super::io_table::IoEvent;
 use super::proofs::IoName;
 use super::qos::Groups;
 use super::recordings::Recordings;
 use super::replace::Replacing;
 use super::requests::{GuestRequest, Overdue, Waiting};
+use super::shard_set::ShardSet;
 use super::state_folder::StateFolder;
 use super::stop::Stop;
 use super::volume::Volume;
@@ -334,7 +334,9 @@ impl DataPlane {
     /// Lets go of everything, in order. What still hangs in the kernel is left behind: waiting for
     /// it would keep the process from ending.
     pub(super) fn end(self) {
-        let Self { data_thread, mut shard_set, stop, front, volumes, cache, ledger, writes, .. } = self;
+        let Self {
+            data_thread, mut shard_set, stop, front, volumes, cache, ledger, writes, ..
+        } = self;
         drop(front);
         shard_set.end();
         drop((volumes, cache, ledger, writes));

@@ -63,7 +63,8 @@ impl DataPlane {
         let ended = self.proofs.proved(volume);
         for IoName { thread, io } in ended.ios {
             let result = result.clone();
-            let settle = move |io_table: &mut IoTable| io_table.ios.proved(now, io, result, attachment);
+            let settle =
+                move |io_table: &mut IoTable| io_table.ios.proved(now, io, result, attachment);
             self.shard_set.on_io_table(&mut self.data_thread, thread, settle);
         }
         if ended.again {
@@ -112,7 +113,8 @@ impl DataPlane {
     ) {
         for (at, IoName { thread, io }) in ios.into_iter().enumerate() {
             let generation = generations.map(|all| all[at]);
-            let settle = move |io_table: &mut IoTable| io_table.generation_bumped(now, io, generation);
+            let settle =
+                move |io_table: &mut IoTable| io_table.generation_bumped(now, io, generation);
             self.shard_set.on_io_table(&mut self.data_thread, thread, settle);
         }
     }

@@ -5,7 +5,7 @@
 
 use super::plane::DataPlane;
 use cinnabar_config::messages::recording::{
-    BUFFER_REQUESTS, Ending, Intervals, RECORDINGS_MAX, Recording, RecordSender, buffer,
+    BUFFER_REQUESTS, Ending, Intervals, RECORDINGS_MAX, RecordSender, Recording, buffer,
 };
 use cinnabar_config::messages::{CommandError, CommandErrorKind};
 use cinnabar_engine::Op;
@@ -208,12 +208,12 @@ fn in_words_of_a_trace<P>(op: &Op<P>) -> Option<(TraceOp, u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use cinnabar_config::messages::recording::{Feed, Look};
+    use cinnabar_config::messages::recording::{Look, RecordStream};
     use cinnabar_engine::units::ByteSpan;
 
     const SECOND: Instant = Instant(1_000_000_000);
 
-    fn begin(recordings: &mut Recordings, keys: &[usize]) -> Feed {
+    fn begin(recordings: &mut Recordings, keys: &[usize]) -> RecordStream {
         let volumes = keys.iter().map(|key| (*key, format!("vm{key}"))).collect();
         recordings.begin(SECOND, volumes).expect("there is room").feed
     }
@@ -222,7 +222,7 @@ mod tests {
         Op::Read { span: ByteSpan::new(offset, 512), data: () }
     }
 
-    fn heard(feed: &Feed) -> (Vec<(u32, u64)>, Look) {
+    fn heard(feed: &RecordStream) -> (Vec<(u32, u64)>, Look) {
         let mut records = Vec::new();
         let look = feed.take(100, &mut records);
         (records.iter().map(|record| (record.volume, record.offset_bytes)).collect(), look)
@@ -281,7 +281,7 @@ mod tests {
     #[test]
     fn recordings_are_so_many_and_those_nobody_reads_do_not_count() {
         let mut recordings = Recordings::default();
-        let mut streams: Vec<Feed> =
+        let mut streams: Vec<RecordStream> =
             (0..RECORDINGS_MAX).map(|_| begin(&mut recordings, &[0])).collect();
         let another = vec![(0, "vm0".to_owned())];
         assert!(recordings.begin(SECOND, another.clone()).is_none());

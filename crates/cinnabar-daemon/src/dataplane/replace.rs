@@ -192,7 +192,8 @@ impl DataPlane {
             })
         });
         let volumes = plans.collect();
-        self.shard_set.adopt(&mut self.data_thread, &Plan { volumes, admits: Some(!self.cache.throttled) });
+        self.shard_set
+            .adopt(&mut self.data_thread, &Plan { volumes, admits: Some(!self.cache.throttled) });
     }
 
     /// Whether a replacement is under way whose new device is there.

@@ -6,9 +6,9 @@
 //! volumes with a `peer`; a daemon with a write log has its first thread serve them all, for the log is
 //! there.
 
-use super::front::{Caller, Front};
-use super::guests::{Late, Names, Forwarded};
 use super::data_thread::{Returned, ThreadMessage};
+use super::front::{Caller, Front};
+use super::guests::{Forwarded, Late, Names};
 use super::plane::DataPlane;
 use super::volume::{Volume, VolumeIo, export_of};
 use super::worker::WorkerState;
@@ -183,8 +183,11 @@ impl DataPlane {
             return;
         }
         let attachment = io.attachment;
-        let Some(names) = self.shard_set.names(id, &config.name, io.disk.size_bytes()) else { return };
-        self.shard_set.workers[thread - 1].order(move |hands| hands.guests.open(key, attachment, names));
+        let Some(names) = self.shard_set.names(id, &config.name, io.disk.size_bytes()) else {
+            return;
+        };
+        self.shard_set.workers[thread - 1]
+            .order(move |hands| hands.guests.open(key, attachment, names));
     }
 
     /// A volume has grown.

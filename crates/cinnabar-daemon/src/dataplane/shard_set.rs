@@ -6,8 +6,8 @@
 mod counters;
 mod disks;
 
-use super::io_table::IoTable;
 use super::data_thread::DataThread;
+use super::io_table::IoTable;
 use super::worker::Worker;
 use cinnabar_backend::Memory;
 use cinnabar_driver::ShardPool;
@@ -45,7 +45,12 @@ impl ShardSet {
     }
 
     /// Seats engines, one for each shard, in place of those there were.
-    pub(super) fn seat(&mut self, data_thread: &mut DataThread, map: ShardMap, engines: Vec<Engine<Memory>>) {
+    pub(super) fn seat(
+        &mut self,
+        data_thread: &mut DataThread,
+        map: ShardMap,
+        engines: Vec<Engine<Memory>>,
+    ) {
         self.router = Router::new(map, &Config::default());
         let unheard = KnownHealth::new(Health::Opening, Mutants::default());
         self.health = vec![unheard; engines.len()];
@@ -96,7 +101,11 @@ impl ShardSet {
     }
 
     /// Requests take too long; those are answered here that no shard has seen.
-    pub(super) fn late(&mut self, data_thread: &mut DataThread, ids: Vec<RequestId>) -> Vec<Reply<Memory>> {
+    pub(super) fn late(
+        &mut self,
+        data_thread: &mut DataThread,
+        ids: Vec<RequestId>,
+    ) -> Vec<Reply<Memory>> {
         self.router.all_late(ids, &mut |routed| post(data_thread, routed))
     }
 
@@ -177,7 +186,9 @@ impl ShardSet {
     ) {
         match thread {
             0 => work(&mut data_thread.io_table),
-            thread => self.workers[thread - 1].order(move |hands| work(&mut hands.data_thread.io_table)),
+            thread => {
+                self.workers[thread - 1].order(move |hands| work(&mut hands.data_thread.io_table))
+            }
         }
     }
 

@@ -92,7 +92,8 @@ impl DataPlane {
         if let (Some(blocks), Some(id)) = (target, volume.life.serving()) {
             let share_target_blocks = Some(blocks);
             let plan = VolumePlan { share_target_blocks, ..VolumePlan::unchanged(id) };
-            self.shard_set.adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
+            self.shard_set
+                .adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
         }
     }
 

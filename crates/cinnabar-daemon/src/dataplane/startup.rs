@@ -11,20 +11,20 @@ use super::cache::Cache;
 use super::clock::Clock;
 use super::clones::Parent;
 use super::control::PendingCommand;
-use super::shard_set::ShardSet;
-use super::io_table::IoTable;
+use super::data_thread::DataThread;
 use super::device;
 use super::disks::{self, OpenedVolume, Taken};
 use super::forced::Forced;
 use super::front::{ClientLimits, Front};
 use super::inbox::Inbox;
-use super::data_thread::DataThread;
+use super::io_table::IoTable;
 use super::migrate::{Moves, standby_name};
 use super::plane::DataPlane;
 use super::qos::{Groups, VolumeQos};
 use super::recordings::Recordings;
 use super::renewal::Renewal;
 use super::requests::Overdue;
+use super::shard_set::ShardSet;
 use super::state_folder::{StateFolder, warn_of_one_disk};
 use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
@@ -137,16 +137,16 @@ impl DataPlane {
         let (heard, front) = (Inbox::new(port.waker()), Front::new(port.waker(), clients));
         let clock = Clock::start();
         let background = Background::new(port.waker(), clock);
-        let streams = config
-            .manager
-            .as_ref()
-            .map(|manager| samplers(threads, manager.every_us(), manager.monitor.seed, clock.origin()));
+        let streams = config.manager.as_ref().map(|manager| {
+            samplers(threads, manager.every_us(), manager.monitor.seed, clock.origin())
+        });
         let groups = config.qos_groups.iter().map(|group| (group.name.clone(), group.depth));
         let threads = threads.max(1);
         let times = (device_timeout, poll_max);
         let worker = |number| Worker::start(number, clock, io, clients, times, heard.clone());
         let workers = (1..threads).map(worker).collect::<Result<Vec<_>, _>>()?;
-        let mut data_thread = DataThread::new(0, clock, IoTable::new(port, device_timeout), poll_max);
+        let mut data_thread =
+            DataThread::new(0, clock, IoTable::new(port, device_timeout), poll_max);
         introduce(&mut data_thread, &workers);
         let plane = Self {
             data_thread,
@@ -173,7 +173,9 @@ impl DataPlane {
             messages,
             heard,
             heard_early: Vec::new(),
-            recordings: Recordings::new(streams.as_ref().map(|streams| streams.samplers.every_us())),
+            recordings: Recordings::new(
+                streams.as_ref().map(|streams| streams.samplers.every_us()),
+            ),
             samplers: streams.as_ref().map(|streams| Arc::clone(&streams.samplers)),
             streams,
             targets: BTreeMap::new(),
@@ -332,7 +334,9 @@ impl DataPlane {
         let qos = VolumeQos::join(group, attachment, config.qos);
         let io = Arc::new(VolumeIo::new(&config, disk, layers, &life, qos));
         let key = self.volumes.vacant_key();
-        self.shard_set.install(&mut self.data_thread, key, &io).map_err(|errno| no_place(subject(), errno))?;
+        self.shard_set
+            .install(&mut self.data_thread, key, &io)
+            .map_err(|errno| no_place(subject(), errno))?;
         if let Err(error) = self.listen_at(thread, &config, key, &io) {
             self.remove_exports_at(thread, key);
             self.shard_set.uninstall(&mut self.data_thread, key);

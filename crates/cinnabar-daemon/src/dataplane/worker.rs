@@ -4,11 +4,11 @@
 //! What a worker can't settle by itself goes to the plane's inbox.
 
 use super::clock::Clock;
-use super::io_table::{IoTable, IoEvent};
-use super::front::{ClientLimits, Front};
-use super::guests::{Guests, Late, Forwarded};
-use super::inbox::Inbox;
 use super::data_thread::{DataThread, ThreadEvent, ThreadMessage};
+use super::front::{ClientLimits, Front};
+use super::guests::{Forwarded, Guests, Late};
+use super::inbox::Inbox;
+use super::io_table::{IoEvent, IoTable};
 use super::plane::{Pool, extents};
 use super::startup::{open_port, sharpen_timers};
 use super::volume::export_of;
@@ -93,8 +93,10 @@ impl Worker {
             let mail = Inbox::new(port.waker());
             let _ = started.send(Ok((inbox.clone(), mail)));
             let front = Front::new(port.waker(), clients);
-            let data_thread = DataThread::new(number, clock, IoTable::new(port, cache_timeout), poll_max);
-            let hands = WorkerState { data_thread, front, guests: Guests::new(number), drains: false };
+            let data_thread =
+                DataThread::new(number, clock, IoTable::new(port, cache_timeout), poll_max);
+            let hands =
+                WorkerState { data_thread, front, guests: Guests::new(number), drains: false };
             Thread { hands, inbox, plane }.run();
             let _ = end.send(());
         };

@@ -23,7 +23,8 @@ impl Rig {
             group.add(0, Client { volume, work: Work::Guest }, *settings).expect("it is new")
         };
         let clients = (0..).zip(settings).map(add).collect();
-        let qos_queues = (0..threads).map(|thread| QosQueue::new(thread, Mutants::default())).collect();
+        let qos_queues =
+            (0..threads).map(|thread| QosQueue::new(thread, Mutants::default())).collect();
         Self { group, qos_queues, clients }
     }
 

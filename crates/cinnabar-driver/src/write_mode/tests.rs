@@ -2,7 +2,7 @@
 
 use super::*;
 
-const PLACE: Place = Place(3);
+const PLACE: LogVolumeId = LogVolumeId(3);
 
 fn on(served: bool) -> WriteMode {
     let mut mode = WriteMode::default();

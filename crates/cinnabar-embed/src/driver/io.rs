@@ -1,7 +1,7 @@
 //! The engine's I/O on its way to port, model or helper thread, and back.
 
 use super::Driver;
-use cinnabar_backend::work::{What, Work, pages_of, translate};
+use cinnabar_backend::work::{IoInfo, Work, pages_of, translate};
 use cinnabar_backend::{Done, FileId, Job, Memory, port};
 use cinnabar_driver::TrackedIo;
 use cinnabar_driver::io_tracker::EndedIo;
@@ -19,7 +19,7 @@ pub(super) struct Io {
     pub(super) volume: Option<usize>,
     /// Where it goes.
     pub(super) file: FileId,
-    pub(super) what: What,
+    pub(super) what: IoInfo,
 }
 
 impl Driver {
@@ -102,7 +102,7 @@ impl Driver {
     pub(super) fn io_done(&mut self, now: Instant, done: Done) {
         let io = done.token as usize;
         if let Err(errno) = done.result {
-            let What { name, offset, len, .. } = self.ios.get(io).of.what;
+            let IoInfo { name, offset, len, .. } = self.ios.get(io).of.what;
             let path = self.path_of(io);
             tracing::warn!(path, operation = name, offset, len, %errno, "I/O failed");
         }

@@ -1,7 +1,7 @@
 //! How long the cache device's operations take.
 
 use cinnabar_backend::model::OpKind;
-use cinnabar_backend::work::What;
+use cinnabar_backend::work::IoInfo;
 
 /// Counts and sums since the cache was opened, of operations that succeeded.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -17,7 +17,7 @@ pub struct DeviceTimes {
 }
 
 impl DeviceTimes {
-    pub(super) fn add(&mut self, what: What, ns: u64) {
+    pub(super) fn add(&mut self, what: IoInfo, ns: u64) {
         match what.kind {
             OpKind::Read => {
                 self.reads += 1;

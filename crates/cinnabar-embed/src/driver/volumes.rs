@@ -1,6 +1,6 @@
 //! Volumes come and go.
 
-use super::{Asked, Origin, Driver, PendingCommand};
+use super::{Asked, Driver, Origin, PendingCommand};
 use crate::error::Error;
 use crate::options::VolumeOptions;
 use crate::request::Volume;

@@ -5,7 +5,7 @@
 //! was under way, and it stays that.
 
 use crate::CHILD;
-use crate::rig::{Rng, MIB, Rig, idle, stamp};
+use crate::rig::{MIB, Rig, Rng, idle, stamp};
 use anyhow::{Context, Result, bail, ensure};
 use cinnabar_embed::{Buffer, Cache, Completion, Request, Start, Volume, Warmth};
 use std::io::{BufRead, BufReader, Write};

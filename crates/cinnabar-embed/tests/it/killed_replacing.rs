@@ -5,7 +5,7 @@
 
 use crate::CHILD_REPLACING;
 use crate::crash::{BLOCKS, Expected, SIZE, content, run_and_kill, say, submit, version_of};
-use crate::rig::{DEVICE, Rng, Rig};
+use crate::rig::{DEVICE, Rig, Rng};
 use anyhow::{Context, Result, ensure};
 use cinnabar_embed::{Cache, Completion, NewDevice, Options, Volume, VolumeOptions};
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! Reads, writes, warmth and queues when all is well.
 
-use crate::rig::{Rng, MIB, Rig, idle, stamp};
+use crate::rig::{MIB, Rig, Rng, idle, stamp};
 use anyhow::{Result, ensure};
 use cinnabar_embed::{Buffer, Completion, Error, QUEUE_MAX, Request, Start, Warmth};
 use std::os::unix::fs::FileExt;

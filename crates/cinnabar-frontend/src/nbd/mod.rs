@@ -62,7 +62,7 @@ pub mod transmission;
 mod turns;
 
 // Shared with the vhost-user server.
-use crate::{starved, interest, load, peer, request, socket, table, warnings};
+use crate::{interest, load, peer, request, socket, starved, table, warnings};
 
 pub use address::{Address, AddressError, UNIX_PATH_BYTES_MAX};
 pub use export::{Export, ExportError, ExportId};

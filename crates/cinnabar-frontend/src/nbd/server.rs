@@ -7,7 +7,6 @@ mod tls;
 
 use super::address::Address;
 use super::connection::{Connection, Outcome, Turn};
-use super::starved::Starved;
 use super::export::{Export, ExportError, ExportId};
 use super::half_open::HalfOpen;
 use super::interest::{Interest, Ready, Token};
@@ -19,6 +18,7 @@ use super::reason::DisconnectReason;
 use super::request::{Body, Buffers, Incoming, Ticket};
 use super::shared::{Part, Shared, Slot};
 use super::socket::{ListenError, SocketAccess};
+use super::starved::Starved;
 use super::stats::Stats;
 use super::table::Table;
 use super::tls::StartTls;

@@ -16,8 +16,8 @@
 //!   is given up may still be carried out.
 
 pub mod error;
-pub mod owner;
 pub mod lock_state;
+pub mod owner;
 pub mod target;
 
 #[cfg(feature = "ceph")]

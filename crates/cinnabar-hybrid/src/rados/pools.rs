@@ -4,7 +4,7 @@ use super::flights::{self, Flight, Inbox, News, Patch, Step, ended, failed, then
 use super::keeper::{self, Keeper, List};
 use super::names::{self, Prefix};
 use super::place::Connected;
-use crate::librados::lock_state::{SeenLock, LockState, now_ns};
+use crate::librados::lock_state::{LockState, SeenLock, now_ns};
 use crate::librados::{Patience, ReadOp, WriteOp};
 use crate::pools::{Answer, Completion, Listing, Op, OpError, OpenError, Pools};
 use cinnabar_placement::{Device, Header, Object, Pool, Record, State};

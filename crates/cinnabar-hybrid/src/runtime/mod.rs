@@ -11,7 +11,7 @@ mod worker;
 
 pub use mail::Status;
 
-use crate::librados::lock_state::{SeenLock, LockState};
+use crate::librados::lock_state::{LockState, SeenLock};
 use crate::pools::{OpenError, Place, Wait};
 use crate::settings::Settings;
 use cinnabar_placement::volume::{self, Volume};

@@ -66,7 +66,8 @@ fn note(volume: &SampledVolume, thread: usize, at_us: u64, blocks: &Range<u64>, 
 /// The digests of plans of a running manager that looks every `tick` requests; volumes are served by
 /// `threads`.
 fn live(config: &ManagerConfig, threads: usize, tick: usize) -> (Vec<(u64, u64)>, u64) {
-    let streams = samplers(threads, config.every_us(), config.monitor.seed, std::time::Instant::now());
+    let streams =
+        samplers(threads, config.every_us(), config.monitor.seed, std::time::Instant::now());
     let volumes = ["a", "b", "c"].map(|name| streams.samplers.watch(name));
     let mut watch = Watch::new(streams, config, CAPACITY);
     let (mut found, mut lost) = (Vec::new(), 0);

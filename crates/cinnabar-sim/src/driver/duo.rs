@@ -7,10 +7,10 @@
 //! as often as any other, and what makes the second one begin is provoked: writes that invalidate cached
 //! blocks, one journal page each, fill the journal; misses fill the log.
 
-use crate::rng::Rng;
 use crate::driver::world::{Halt, World};
 use crate::machine::Factory;
 use crate::pairs::{Incident, IoKind};
+use crate::rng::Rng;
 use crate::stamp::Stamped;
 use crate::workload::Wanted;
 use cinnabar_engine::units::Instant;

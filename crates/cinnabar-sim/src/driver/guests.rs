@@ -1,6 +1,5 @@
 //! Guests: their volumes, what they submit, and what becomes of it.
 
-use crate::rng::Rng;
 use crate::driver::agenda::Item;
 use crate::driver::log::sectors_of;
 use crate::driver::replay::Ledger;
@@ -8,6 +7,7 @@ use crate::driver::world::World;
 use crate::kinds::Path;
 use crate::machine::Factory;
 use crate::oracle::{ReadTicket, WriteTicket};
+use crate::rng::Rng;
 use crate::stamp::{Stamp, Stamped};
 use crate::workload::{Guest, Plea, VolumeProfile, Wanted};
 use cinnabar_driver::{Phase, VolumeLife};

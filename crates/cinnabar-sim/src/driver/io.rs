@@ -1,6 +1,5 @@
 //! I/O under way: when its parts happen, when it completes, and whether it fails.
 
-use crate::rng::Rng;
 use crate::driver::agenda::Item;
 use crate::driver::log::{Place, sectors_of};
 use crate::driver::world::World;
@@ -8,6 +7,7 @@ use crate::kinds::{Fault, Path};
 use crate::machine::Factory;
 use crate::medium::{Media, Part, Transfer, offset_bytes};
 use crate::pairs::{Incident, IoKind};
+use crate::rng::Rng;
 use crate::stamp::{Stamp, Stamped};
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::units::{ByteSpan, Instant, SECTOR_BYTES};

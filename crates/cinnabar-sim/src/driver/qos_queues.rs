@@ -1,16 +1,16 @@
 //! The doors at which backend I/O waits for its turn: those of two threads over one scheduler, with
 //! drawn settings that change, letters between the threads that take their time, and volumes that leave.
 
-use crate::rng::Rng;
 use crate::driver::agenda::Item;
 use crate::driver::io::place_on;
 use crate::driver::world::{World, panic_text};
 use crate::machine::Factory;
+use crate::rng::Rng;
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use cinnabar_driver::QosQueue;
-use cinnabar_driver::qos_queue::{Admission, QosPermit, Turn, QosRequest, turns_of_left};
 use cinnabar_driver::qos::{Client, ClientId, Config, Op, Scheduler, Settings, Work};
+use cinnabar_driver::qos_queue::{Admission, QosPermit, QosRequest, Turn, turns_of_left};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError, IoId, IoOp, IoRequest};
@@ -161,7 +161,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         };
         self.count.parked += 1;
         let qos_queues = &mut self.qos_queues;
-        let wish = QosRequest { client: qos_queues.client(now, backend), op: op_of(&request.op), patience_ns };
+        let wish = QosRequest {
+            client: qos_queues.client(now, backend),
+            op: op_of(&request.op),
+            patience_ns,
+        };
         let queue = qos_queues.rng.below(THREADS as u64) as usize;
         qos_queues.waiting.insert(id, Waiting { request, backend, born });
         qos_queues.threads[queue].arrive(now, wish, id);
@@ -172,8 +176,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
     /// Puts the next turn of a door on the agenda.
     fn have_turn(&mut self, queue: usize) {
         let Some(at) = self.qos_queues.threads[queue].deadline() else { return };
-        let at =
-            if at > self.now { at } else { self.now.plus_ns(self.qos_queues.rng.below(TURN_NS_MAX)) };
+        let at = if at > self.now {
+            at
+        } else {
+            self.now.plus_ns(self.qos_queues.rng.below(TURN_NS_MAX))
+        };
         if self.qos_queues.due[queue].is_none_or(|(due, _)| at < due) {
             let number = self.number();
             self.qos_queues.due[queue] = Some((at, number));

@@ -6,12 +6,12 @@
 //! is brought about, now and then: a request is made, an I/O completes before its time or fails, the
 //! daemon dies.
 
-use crate::rng::Rng;
 use crate::driver::duo::Duo;
 use crate::driver::guests::State;
 use crate::driver::world::World;
 use crate::machine::Factory;
 use crate::pairs::{Edge, Incident, IoKind, Pair, possible};
+use crate::rng::Rng;
 use crate::stamp::Stamped;
 use crate::violation::Violation;
 use crate::workload::{Ending, Wanted};

@@ -3,19 +3,18 @@
 //! [`World::pump`] is the loop: gather what is due into a batch, let the machine take it, carry out
 //! its actions.
 
-use crate::rng::Rng;
 use crate::driver::account::Account;
 use crate::driver::agenda::{Agenda, Item};
 use crate::driver::between::Shelved;
 use crate::driver::commands::Control;
 use crate::driver::crash::CrashNote;
 use crate::driver::device::{Exchange, Life};
-use crate::driver::qos_queues::QosQueues;
 use crate::driver::doubts::Doubt;
 use crate::driver::guests::{Pending, Volume};
 use crate::driver::io::Flight;
 use crate::driver::log::{Log, describe};
 use crate::driver::meet::Meeting;
+use crate::driver::qos_queues::QosQueues;
 use crate::driver::replies::Sent;
 use crate::driver::steer::Steering;
 use crate::driver::threads::Threads;
@@ -23,6 +22,7 @@ use crate::driver::{Options, Report};
 use crate::machine::{Factory, Machine};
 use crate::medium::{Backend, CacheDevice, Media, Transfer};
 use crate::oracle::{Oracle, WriteTicket};
+use crate::rng::Rng;
 use crate::stamp::{Stamped, mix};
 use crate::violation::{Kind, Violation};
 use crate::workload::{Features, Profile, VolumeProfile};
@@ -218,7 +218,12 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             flights: BTreeMap::new(),
             proofs: PendingProofs::new(options.mutants),
             proofs_waiting: BTreeMap::new(),
-            qos_queues: QosQueues::new(mix(seed ^ DOORS), options.qos_queues, sectors.len(), options.mutants),
+            qos_queues: QosQueues::new(
+                mix(seed ^ DOORS),
+                options.qos_queues,
+                sectors.len(),
+                options.mutants,
+            ),
             sent: BTreeMap::new(),
             batch: Vec::new(),
             wake: None,

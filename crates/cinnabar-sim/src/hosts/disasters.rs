@@ -82,8 +82,7 @@ impl World {
             session.silent_since.get_or_insert(now);
         }
         // Nothing of a record that was under way, or what comes before it, or both.
-        if let Some((record, trust)) = self.hosts[host].recording.filter(|_| self.rng.chance(0.6))
-        {
+        if let Some((record, trust)) = self.hosts[host].recording.filter(|_| self.rng.chance(0.6)) {
             if !self.options.mutants.is(Mutant::DisownedLate) {
                 self.disown(host, trust);
             }

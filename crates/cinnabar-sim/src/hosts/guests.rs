@@ -51,8 +51,7 @@ impl World {
         let block = BLOCK_SECTORS as u64;
         let first = self.rng.below(self.profile.hot * block);
         let left = self.profile.blocks * block - first;
-        let (whole, count) =
-            (self.rng.chance(0.5), self.rng.within(1..1 + left.min(SECTORS_MAX)));
+        let (whole, count) = (self.rng.chance(0.5), self.rng.within(1..1 + left.min(SECTORS_MAX)));
         let sectors = if whole {
             let first = first / block * block;
             first..first + count.next_multiple_of(block).min(self.profile.blocks * block - first)

@@ -1,7 +1,7 @@
 //! What a seed draws before a run begins.
 
-use crate::rng::Rng;
 use crate::machine::CacheSetup;
+use crate::rng::Rng;
 use crate::workload::Latency;
 use cinnabar_driver::ownership::Fence;
 use cinnabar_engine::Config;
@@ -72,13 +72,8 @@ pub(super) struct Profile {
 impl Profile {
     pub(super) fn draw(rng: &mut Rng, mutants: Mutants) -> Self {
         let config = Config { mutants, ..Config::default() };
-        let storage = rng.pick(&[
-            Storage::Rbd,
-            Storage::File,
-            Storage::File,
-            Storage::FarFile,
-            Storage::Nbd,
-        ]);
+        let storage =
+            rng.pick(&[Storage::Rbd, Storage::File, Storage::File, Storage::FarFile, Storage::Nbd]);
         let blocks = rng.within(24..120);
         let shards = rng.pick(&[1, 1, 2]);
         let way_ns_max = rng.pick(&[1_000_000, 50_000_000, 2_000_000_000]);

@@ -1,6 +1,5 @@
 //! The world of one run: two hosts, the image between them, guests, oracle, clock.
 
-use crate::rng::Rng;
 use crate::hosts::commands::Control;
 use crate::hosts::host::Host;
 use crate::hosts::image::Image;
@@ -13,6 +12,7 @@ use crate::hosts::requests::{Client, Pending};
 use crate::hosts::steps::Step;
 use crate::hosts::{HostFault, HostOptions, HostReport};
 use crate::medium::Media;
+use crate::rng::Rng;
 use crate::stamp::{Stamp, mix};
 use crate::violation::Violation;
 use cinnabar_driver::ownership::Attempt;

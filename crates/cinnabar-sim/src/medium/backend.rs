@@ -2,10 +2,10 @@
 //!
 //! Called through [`Media`](super::Media), and by drivers that play another writer or cut the power.
 
-use crate::rng::Rng;
 use crate::medium::proof::{Proof, WINDOW_NS};
 use crate::medium::volatile::Volatile;
 use crate::medium::{initial, rules, transfer::Transfer};
+use crate::rng::Rng;
 use crate::stamp::{BLOCK_SECTORS, Stamp, mix};
 use cinnabar_engine::units::SECTOR_BYTES;
 use cinnabar_engine::volume::ProofToken;

@@ -3,12 +3,12 @@
 //!
 //! Called through [`Media`](super::Media), and by drivers that damage it.
 
-use crate::rng::Rng;
 use crate::machine::Format;
 use crate::medium::cell::Contents;
 use crate::medium::rules;
 use crate::medium::transfer::{Transfer, block_of};
 use crate::medium::volatile::Volatile;
+use crate::rng::Rng;
 use crate::stamp::{BLOCK_SECTORS, Stamp, Stamped, mix};
 use crate::violation::{Kind, Violation};
 use cinnabar_engine::metadata::MetaPage;

@@ -3,9 +3,9 @@
 use super::moves::{Crash, Device};
 use super::requests::{Left, State};
 use super::world::{HOLD_DEVICE, World, new_life};
-use crate::rng::Rng;
 use crate::machine::{Factory, Machine};
 use crate::medium::proof::judge_one;
+use crate::rng::Rng;
 use crate::stamp::Stamped;
 use crate::violation::{Kind, Violation};
 use cinnabar_driver::{EndStep, VolumeLife};

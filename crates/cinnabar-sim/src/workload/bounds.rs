@@ -6,8 +6,7 @@ use cinnabar_engine::Bounds;
 /// Bounds of which some are as usual and the others so small that they are run into.
 pub(super) fn draw(rng: &mut Rng) -> Bounds {
     let usual = Bounds::default();
-    let mut small =
-        |usual: u64, some: &[u64]| if rng.chance(0.4) { usual } else { rng.pick(some) };
+    let mut small = |usual: u64, some: &[u64]| if rng.chance(0.4) { usual } else { rng.pick(some) };
     let incarnations = small(u64::from(usual.incarnations), &[1, 2, 5]) as u32;
     // More than there are volumes at a time.
     let volumes = small(usual.volumes as u64, &[4, 5, 6]) as usize;
@@ -30,8 +29,7 @@ pub(super) fn draw(rng: &mut Rng) -> Bounds {
         1 => (1, 8, 1),
         _ => (1, 1000, 1000),
     };
-    let mut small =
-        |usual: u64, some: &[u64]| if rng.chance(0.4) { usual } else { rng.pick(some) };
+    let mut small = |usual: u64, some: &[u64]| if rng.chance(0.4) { usual } else { rng.pick(some) };
     let checkpoint_pages = small(u64::from(usual.checkpoint_pages), &[1, 2, 4]) as u32;
     let stop_slots = small(usual.stop_slots as u64, &[1, 8, 32]) as usize;
     let parked_segments = small(usual.parked_segments as u64, &[1, 2]) as usize;
@@ -85,8 +83,7 @@ fn as_small_as<T>(other: u32, [one, two]: [T; 2], usual: T) -> T {
 
 /// Those of requests in all, by other dice. `refuses`: requests may be refused for there are too many.
 pub(super) fn draw_many(rng: &mut Rng, bounds: &mut Bounds, refuses: bool) {
-    let mut small =
-        |usual: u32, some: &[u32]| if rng.chance(0.5) { usual } else { rng.pick(some) };
+    let mut small = |usual: u32, some: &[u32]| if rng.chance(0.5) { usual } else { rng.pick(some) };
     bounds.extra_parts = small(bounds.extra_parts, &[1, 4, 16]);
     bounds.volume_extra_parts = small(bounds.volume_extra_parts, &[1, 2, 8]);
     bounds.volume_late = small(bounds.volume_late, &[1, 2, 8]);

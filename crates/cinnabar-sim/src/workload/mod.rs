@@ -10,8 +10,8 @@ mod latency;
 pub use guest::{Guest, GuestProfile, Plea, Refusal, Wanted};
 pub use latency::{Faults, Latency};
 
-use crate::rng::Rng;
 use crate::machine::CacheSetup;
+use crate::rng::Rng;
 use cinnabar_engine::plan::Mode;
 use cinnabar_engine::{Config, Eviction};
 

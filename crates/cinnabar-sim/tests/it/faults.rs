@@ -27,7 +27,7 @@ const DOOR_SEEDS: u64 = 100;
 
 #[test]
 fn no_seed_breaks_a_promise_while_backend_io_waits_for_its_turn() {
-    let options = FaultOptions { doors: true, ..FaultOptions::default() };
+    let options = FaultOptions { qos_queues: true, ..FaultOptions::default() };
     let summary = search(crate::engine::seeds_or(0..DOOR_SEEDS), &options, |_| {});
     if let Some(failed) = summary.failures.first() {
         panic!("{} of {} seeds failed, the first: {failed}", summary.failures.len(), summary.seeds);

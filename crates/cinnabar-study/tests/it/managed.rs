@@ -7,8 +7,8 @@ use cinnabar_engine::units::VolumeId;
 use cinnabar_policy::monitor;
 use cinnabar_policy::planning::{Actuator, Closed, Every, Limits, Planning, Rules, Wanted};
 use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
-use cinnabar_study::rng::Rng;
 use cinnabar_study::instant::plain_volume;
+use cinnabar_study::rng::Rng;
 use cinnabar_study::{CacheSetup, InstantCache};
 
 const CAPACITY: u64 = 65_535;

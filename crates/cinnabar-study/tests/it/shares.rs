@@ -4,8 +4,8 @@ use cinnabar_engine::plan::{Plan, VolumePlan};
 use cinnabar_engine::units::VolumeId;
 use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{Config, Eviction};
-use cinnabar_study::rng::Rng;
 use cinnabar_study::instant::plain_volume;
+use cinnabar_study::rng::Rng;
 use cinnabar_study::{CacheSetup, InstantCache};
 
 const CAPACITY: u64 = 65_535;

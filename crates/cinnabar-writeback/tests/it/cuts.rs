@@ -6,7 +6,7 @@ use crate::rig::Rig;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Op, RequestId};
 use cinnabar_writeback::mutant::{Mutant, Mutants};
-use cinnabar_writeback::{Command, Config, Place};
+use cinnabar_writeback::{Command, Config, LogVolumeId};
 
 const BLOCKS: u64 = 12;
 /// Bytes of the store at which it is killed that still happen. Stores are of 8, 80 and 4096 bytes.
@@ -15,7 +15,7 @@ const PREFIXES: [usize; 4] = [0, 7, 79, 2048];
 /// What a guest has written, by block: values in order, and the requests that brought them.
 struct Script {
     rig: Rig,
-    place: Place,
+    place: LogVolumeId,
     written: Vec<Vec<(u64, RequestId)>>,
 }
 

@@ -5,13 +5,13 @@ use crate::rig::Rig;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Failure, IoError, Op, Payload};
 use cinnabar_writeback::mutant::Mutants;
-use cinnabar_writeback::{Command, Config, Done, Event, Place, Refusal};
+use cinnabar_writeback::{Command, Config, Done, Event, LogVolumeId, Refusal};
 
 fn config(mutants: Mutants) -> Config {
     Config { destage_after_ns: 1_000_000, mutants, ..Config::default() }
 }
 
-fn attached(mutants: Mutants, blocks: u64) -> (Rig, Place) {
+fn attached(mutants: Mutants, blocks: u64) -> (Rig, LogVolumeId) {
     let mut rig = Rig::new(config(mutants));
     let place = rig.attach("a", blocks, 1);
     (rig, place)

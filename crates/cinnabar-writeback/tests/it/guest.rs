@@ -7,7 +7,7 @@ use super::rng::Rng;
 use super::settings::Settings;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Op, RequestId};
-use cinnabar_writeback::{Misses, Place};
+use cinnabar_writeback::{LogVolumeId, Misses};
 use rand::RngExt;
 use std::collections::BTreeMap;
 
@@ -34,7 +34,7 @@ pub(crate) enum Pending {
 /// See the module.
 pub(crate) struct Guest {
     pub(crate) name: String,
-    pub(crate) place: Option<Place>,
+    pub(crate) place: Option<LogVolumeId>,
     /// Size of the volume, and the size that was asked for.
     pub(crate) sectors: u64,
     pub(crate) wanted: u64,

@@ -9,7 +9,7 @@ use super::world::{Checked, World};
 use cinnabar_engine::RequestId;
 use cinnabar_writeback::memory::{Host, MemoryAt, MemoryOp, open_with, release};
 use cinnabar_writeback::recover::{Media, OpenError};
-use cinnabar_writeback::{Command, Config, Event, Place, WriteLog};
+use cinnabar_writeback::{Command, Config, Event, LogVolumeId, WriteLog};
 use rand::RngExt;
 use std::cell::Cell;
 
@@ -147,7 +147,7 @@ impl Hosted {
 impl World {
     /// Whether writes of a volume are acknowledged from memory is drawn at each attach. It is told
     /// before requests come, or between them.
-    pub(crate) fn acknowledge(&mut self, place: Place) {
+    pub(crate) fn acknowledge(&mut self, place: LogVolumeId) {
         if let Some(memory) = self.host.draws_memory(&self.settings) {
             self.told.push(Event::Control(RequestId(0), Command::Acknowledge { place, memory }));
         }

@@ -5,10 +5,10 @@ use crate::rig::Rig;
 use cinnabar_engine::units::ByteSpan;
 use cinnabar_engine::{Op, Payload};
 use cinnabar_writeback::bounds::Bounds;
-use cinnabar_writeback::{Command, Config, Event, Misses, PaceReason, Place};
+use cinnabar_writeback::{Command, Config, Event, LogVolumeId, Misses, PaceReason};
 
 /// A guest reads a block that the log does not have.
-fn miss(rig: &mut Rig, place: Place) {
+fn miss(rig: &mut Rig, place: LogVolumeId) {
     let span = ByteSpan::new(1000 * 4096, 4096);
     rig.submit(place, Op::Read { span, data: Mem::alloc(1) });
     let disk = rig.disks.get_mut(&place).expect("it was asked");

@@ -8,7 +8,7 @@ use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
 use cinnabar_writeback::memory::{Host, MemoryAt, open_with};
 use cinnabar_writeback::recover::{OpenError, format};
-use cinnabar_writeback::{Action, Command, Config, Done, Event, Place, Refusal, WriteLog};
+use cinnabar_writeback::{Action, Command, Config, Done, Event, LogVolumeId, Refusal, WriteLog};
 use std::collections::BTreeMap;
 
 const SEGMENTS: u32 = 8;
@@ -34,7 +34,7 @@ fn open(
 pub(crate) struct Rig {
     pub(crate) log: WriteLog<Mem>,
     pub(crate) ssd: Ssd,
-    pub(crate) disks: BTreeMap<Place, Disk>,
+    pub(crate) disks: BTreeMap<LogVolumeId, Disk>,
     pub(crate) config: Config,
     /// The write memory, and how often it was used again.
     pub(crate) file: Option<(MemFile, u64)>,
@@ -99,7 +99,7 @@ impl Rig {
         }
     }
 
-    pub(crate) fn submit(&mut self, place: Place, op: Op<Mem>) -> RequestId {
+    pub(crate) fn submit(&mut self, place: LogVolumeId, op: Op<Mem>) -> RequestId {
         self.next += 1;
         let id = RequestId(self.next);
         self.apply(Event::Submit(id, place, op));
@@ -114,7 +114,13 @@ impl Rig {
     }
 
     /// Writes blocks, each sector with this value.
-    pub(crate) fn write(&mut self, place: Place, block: u64, blocks: u64, value: u64) -> RequestId {
+    pub(crate) fn write(
+        &mut self,
+        place: LogVolumeId,
+        block: u64,
+        blocks: u64,
+        value: u64,
+    ) -> RequestId {
         let data = Mem::of(0, &vec![value; blocks as usize * 8]);
         let span = ByteSpan::new(block * 4096, blocks * 4096);
         self.submit(place, Op::Write { span, data, fua: false })
@@ -164,7 +170,7 @@ impl Rig {
         panic!("it never comes to rest");
     }
 
-    pub(crate) fn attach(&mut self, name: &str, blocks: u64, incarnation: u64) -> Place {
+    pub(crate) fn attach(&mut self, name: &str, blocks: u64, incarnation: u64) -> LogVolumeId {
         let (name, size_bytes) = (name.to_owned(), blocks * 4096);
         let id = self.control(Command::Attach { name, size_bytes, incarnation });
         self.settle_log();
@@ -179,7 +185,7 @@ impl Rig {
     }
 
     /// The first sectors of blocks, as a guest reads them.
-    pub(crate) fn read(&mut self, place: Place, block: u64, blocks: u64) -> Vec<Option<u64>> {
+    pub(crate) fn read(&mut self, place: LogVolumeId, block: u64, blocks: u64) -> Vec<Option<u64>> {
         let span = ByteSpan::new(block * 4096, blocks * 4096);
         let data = Mem::alloc(blocks as u32);
         let id = self.submit(place, Op::Read { span, data: data.clone() });

@@ -10,7 +10,7 @@ use super::ssd::Ssd;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoDone, IoError, Op, Payload, RequestId};
 use cinnabar_writeback::recover::format;
-use cinnabar_writeback::{Action, Command, Done, EngineId, Event, Place, Refusal, WriteLog};
+use cinnabar_writeback::{Action, Command, Done, EngineId, Event, LogVolumeId, Refusal, WriteLog};
 use rand::RngExt;
 
 pub(crate) const SEGMENTS: u32 = 8;
@@ -471,7 +471,7 @@ impl World {
     pub(crate) fn submit(
         &mut self,
         index: usize,
-        place: Place,
+        place: LogVolumeId,
         op: Op<Mem>,
         submitted: u64,
     ) -> Checked {

@@ -3,7 +3,7 @@
 use super::nbd::Client;
 use super::offline::hinted;
 use super::rig::{Ended, MIB, Site, pattern};
-use cinnabar::offline::write_log::{Command, Config, Done, Place, Session, create, open};
+use cinnabar::offline::write_log::{Command, Config, Done, LogVolumeId, Session, create, open};
 use cinnabar_backend::Memory;
 use cinnabar_backend::claim::{Claim, Location, path_beside};
 use cinnabar_engine::units::ByteSpan;
@@ -56,7 +56,7 @@ fn left() -> Left {
     Left { site, image }
 }
 
-fn use_it(site: &Site, name: &str, act: impl FnOnce(&mut Session, Place)) {
+fn use_it(site: &Site, name: &str, act: impl FnOnce(&mut Session, LogVolumeId)) {
     let opened = open(&site.path("w.log"), &mut ()).expect("it opens");
     let (disk, log) = opened.begin(Config::default()).expect("it begins");
     let attach = Command::Attach {
@@ -70,7 +70,7 @@ fn use_it(site: &Site, name: &str, act: impl FnOnce(&mut Session, Place)) {
     act(&mut session, place);
 }
 
-fn write(session: &mut Session, place: Place, span: ByteSpan, byte: u8, fua: bool) {
+fn write(session: &mut Session, place: LogVolumeId, span: ByteSpan, byte: u8, fua: bool) {
     let data = Memory::alloc(span.blocks() as u32);
     data.write_at(span.head_bytes(), &vec![byte; span.len as usize]);
     session.request(place, Op::Write { span, data, fua }).expect("it is written");

@@ -2,8 +2,8 @@
 
 use super::check::{Verdict, check};
 use anyhow::{Context, Result};
-use e2e::rng::Rng;
 use e2e::disk_log::{DiskLog, Piece, Replay, copy_sparse, survivors};
+use e2e::rng::Rng;
 use std::fs::File;
 use std::ops::Range;
 use std::path::Path;

@@ -1,6 +1,6 @@
 //! What a desk does I/O on: the cache device, and the volumes' backends.
 
-use super::{IoTable, Io, Owner, VolumeIo};
+use super::{Io, IoTable, Owner, VolumeIo};
 use crate::dataplane::clock::after;
 use cinnabar_backend::{Disk, FileId};
 use cinnabar_engine::units::Instant;

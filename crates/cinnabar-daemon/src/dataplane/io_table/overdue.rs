@@ -1,7 +1,7 @@
 //! Operations that take too long: on a backend, guests are answered, and the operation is waited for
 //! on; on the cache device, that is given up, for every write that needs a mark would hang with it.
 
-use super::{IoTable, Io, IoEvent, Owner};
+use super::{Io, IoEvent, IoTable, Owner};
 use cinnabar_driver::TrackedIo;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError};

@@ -1,13 +1,13 @@
 //! Back-end I/O that waits for its turn among the volumes of a group.
 
-use super::{IoTable, IoEvent, Owner};
+use super::{IoEvent, IoTable, Owner};
 use crate::dataplane::data_thread::ThreadMessage;
 use crate::dataplane::qos::{Group, op_of};
 use cinnabar_backend::JobOp;
 use cinnabar_backend::model::OpKind;
 use cinnabar_backend::work::IoInfo;
 use cinnabar_driver::QosQueue;
-use cinnabar_driver::qos_queue::{Admission, QosPermit, Turn, QosRequest};
+use cinnabar_driver::qos_queue::{Admission, QosPermit, QosRequest, Turn};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{IoDone, IoError, IoId};
@@ -83,7 +83,8 @@ impl IoTable {
         let bound = volume.qos.bound(volume.timeout, Some(client));
         let waits = volume.timeout > Duration::ZERO && io.what.kind != OpKind::Flush;
         let patience = u64::try_from(bound.as_nanos()).unwrap_or(u64::MAX);
-        let wish = QosRequest { client, op: op_of(&io.what), patience_ns: waits.then_some(patience) };
+        let wish =
+            QosRequest { client, op: op_of(&io.what), patience_ns: waits.then_some(patience) };
         self.qos_queues.queue_of(&volume.qos.group).arrive(now, wish, io);
         None
     }
@@ -101,7 +102,11 @@ impl IoTable {
     }
 
     /// Lets pass what may: here at once, and by letters to other threads.
-    pub(in super::super) fn take_turns(&mut self, now: Instant, letters: &mut Vec<(usize, ThreadMessage)>) {
+    pub(in super::super) fn take_turns(
+        &mut self,
+        now: Instant,
+        letters: &mut Vec<(usize, ThreadMessage)>,
+    ) {
         if self.qos_queues.by_group.is_empty() {
             return;
         }
@@ -117,7 +122,9 @@ impl IoTable {
             let mut passed = std::mem::take(&mut self.qos_queues.passed);
             for one in passed.drain(..) {
                 match one {
-                    Admission::Begins(place, io) => self.begin_parked(now, QosPlace { group, place }, io),
+                    Admission::Begins(place, io) => {
+                        self.begin_parked(now, QosPlace { group, place }, io)
+                    }
                     Admission::GivenUp(io) => self.give_up_parked(&io),
                     Admission::Elsewhere(thread, turn) => {
                         letters.push((thread, ThreadMessage::Turn(group, turn)));

@@ -1,6 +1,6 @@
 //! Devices that are silent: over a port that never does anything.
 
-use super::{IoTable, IoEvent};
+use super::{IoEvent, IoTable};
 use crate::dataplane::replace::SILENCE_MAX;
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::port::{Interest, Port, PortEvent, Waker};

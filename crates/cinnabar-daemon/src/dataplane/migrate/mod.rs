@@ -7,9 +7,9 @@
 
 mod admit;
 mod commands;
+mod lock_state;
 mod peer;
 mod record;
-mod lock_state;
 mod steps;
 mod warm;
 mod work;

@@ -77,7 +77,11 @@ impl ShardSet {
     }
 
     /// Requests of a volume that were answered as late and are still under way.
-    pub(in super::super) fn late_requests(&self, data_thread: &DataThread, volume: VolumeId) -> u32 {
+    pub(in super::super) fn late_requests(
+        &self,
+        data_thread: &DataThread,
+        volume: VolumeId,
+    ) -> u32 {
         let of = |shard| {
             let inner = self.router.inner(volume, shard)?;
             Some(data_thread.ask_one(shard, move |engine| engine.late_requests(inner)))
@@ -86,17 +90,30 @@ impl ShardSet {
     }
 
     /// All counters: of the cache, and of these volumes.
-    pub(in super::super) fn counters(&self, data_thread: &DataThread, volumes: &[Option<VolumeId>]) -> Counters {
+    pub(in super::super) fn counters(
+        &self,
+        data_thread: &DataThread,
+        volumes: &[Option<VolumeId>],
+    ) -> Counters {
         self.ask_all(data_thread, volumes, true)
     }
 
     /// The same, but what a shard that is being loaded has said last will do: it is seldom free, and
     /// waiting for it holds up what this thread loads.
-    pub(in super::super) fn latest(&self, data_thread: &DataThread, volumes: &[Option<VolumeId>]) -> Counters {
+    pub(in super::super) fn latest(
+        &self,
+        data_thread: &DataThread,
+        volumes: &[Option<VolumeId>],
+    ) -> Counters {
         self.ask_all(data_thread, volumes, false)
     }
 
-    fn ask_all(&self, data_thread: &DataThread, volumes: &[Option<VolumeId>], exact: bool) -> Counters {
+    fn ask_all(
+        &self,
+        data_thread: &DataThread,
+        volumes: &[Option<VolumeId>],
+        exact: bool,
+    ) -> Counters {
         let inner: Vec<Vec<Option<VolumeId>>> = (0..self.shards())
             .map(|shard| {
                 let name = |volume: &Option<_>| self.router.inner((*volume)?, shard);
@@ -111,7 +128,9 @@ impl ShardSet {
             if exact || !matches!(known, Health::Loading { .. }) {
                 let names = names.clone();
                 *last = data_thread.ask_one(shard, move |engine| OfShard::of(engine, &names));
-            } else if let Some(answer) = data_thread.try_ask(shard, |engine| OfShard::of(engine, names)) {
+            } else if let Some(answer) =
+                data_thread.try_ask(shard, |engine| OfShard::of(engine, names))
+            {
                 *last = answer;
             } else {
                 last.health = known;

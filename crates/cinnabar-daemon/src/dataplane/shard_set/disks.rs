@@ -28,19 +28,28 @@ impl ShardSet {
     /// Has all threads let go of the cache device. Engines must not wait for I/O of it.
     pub(in super::super) fn close_cache(&mut self, data_thread: &mut DataThread) {
         data_thread.io_table.close_cache();
-        self.workers.iter().for_each(|worker| worker.call(|hands| hands.data_thread.io_table.close_cache()));
+        self.workers
+            .iter()
+            .for_each(|worker| worker.call(|hands| hands.data_thread.io_table.close_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads leave the cache device to the kernel.
     pub(in super::super) fn leave_cache(&mut self, data_thread: &mut DataThread) {
         data_thread.io_table.leave_cache();
-        self.workers.iter().for_each(|worker| worker.call(|hands| hands.data_thread.io_table.leave_cache()));
+        self.workers
+            .iter()
+            .for_each(|worker| worker.call(|hands| hands.data_thread.io_table.leave_cache()));
         self.capacity_blocks = 0;
     }
 
     /// Has all threads see to it that I/O on the cache device ends, or is given up.
-    pub(in super::super) fn hurry_cache(&mut self, data_thread: &mut DataThread, now: Instant, bound: Duration) {
+    pub(in super::super) fn hurry_cache(
+        &mut self,
+        data_thread: &mut DataThread,
+        now: Instant,
+        bound: Duration,
+    ) {
         data_thread.io_table.hurry_cache(now, bound);
         for worker in &self.workers {
             worker.order(move |hands| hands.data_thread.io_table.hurry_cache(now, bound));

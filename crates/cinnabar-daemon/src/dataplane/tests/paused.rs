@@ -2,9 +2,9 @@
 
 use super::rig::Rig;
 use crate::dataplane::clock::{Clock, after};
+use crate::dataplane::data_thread::{DataThread, ThreadEvent};
 use crate::dataplane::io_table::IoTable;
 use crate::dataplane::io_table::tests::Silent;
-use crate::dataplane::data_thread::{DataThread, ThreadEvent};
 use crate::dataplane::qos::{Groups, VolumeQos};
 use crate::dataplane::volume::VolumeIo;
 use cinnabar_backend::disk::OpenOptions;
@@ -31,7 +31,8 @@ fn what_was_done_meanwhile_is_answered() {
     let qos = VolumeQos::join(group, 1, config.qos);
     let io = Arc::new(VolumeIo::new(&config, disk, Vec::new(), &life, qos));
     let (clock, port) = (Clock::start(), Box::new(Silent::default()));
-    let mut data_thread = DataThread::new(0, clock, IoTable::new(port, Duration::ZERO), Duration::ZERO);
+    let mut data_thread =
+        DataThread::new(0, clock, IoTable::new(port, Duration::ZERO), Duration::ZERO);
     data_thread.io_table.install(0, io).expect("there is room");
     let engine = Engine::without_device(Config::default());
     data_thread.seat(Arc::new(ShardPool::new(vec![engine], 1, Mutants::default())));

@@ -3,8 +3,8 @@
 
 use super::degrade::invalidate;
 use super::rig::{Rig, in_way};
-use crate::dataplane::io_table::IoEvent;
 use crate::dataplane::data_thread::ThreadEvent;
+use crate::dataplane::io_table::IoEvent;
 use crate::dataplane::plane::DataPlane;
 use crate::dataplane::worker::WorkerEvent;
 use cinnabar_backend::model::OpKind;

@@ -2,9 +2,9 @@
 
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, on_threads, pattern};
+use crate::dataplane::data_thread::ThreadEvent;
 use crate::dataplane::front::Side;
 use crate::dataplane::guests::Forwarded;
-use crate::dataplane::data_thread::ThreadEvent;
 use crate::dataplane::plane::DataPlane;
 use crate::dataplane::worker::WorkerEvent;
 use cinnabar_config::messages::recording::{Ending, Look, Recording};

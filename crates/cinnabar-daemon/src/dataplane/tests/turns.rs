@@ -2,7 +2,7 @@
 //! moves: what each gets is exact.
 
 use super::rig::Rig;
-use crate::dataplane::io_table::{IoTable, IoEvent};
+use crate::dataplane::io_table::{IoEvent, IoTable};
 use crate::dataplane::qos::{Groups, VolumeQos};
 use crate::dataplane::volume::VolumeIo;
 use cinnabar_backend::disk::OpenOptions;

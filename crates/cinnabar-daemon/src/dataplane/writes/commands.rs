@@ -1,7 +1,7 @@
 //! What operators ask of volumes in write-back mode, and what the stop asks of the log.
 
 use super::mode::AGAIN_AFTER;
-use super::{PendingCommand, ClaimPlace, Claims, Writes, refused};
+use super::{ClaimPlace, Claims, PendingCommand, Writes, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::DataPlane;

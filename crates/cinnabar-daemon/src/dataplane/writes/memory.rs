@@ -15,7 +15,7 @@ use cinnabar_engine::RequestId;
 use cinnabar_engine::units::Instant;
 use cinnabar_writeback::memory::{Host, MemoryAt, MemoryOp, open_with, release};
 use cinnabar_writeback::recover::{Media, OpenError};
-use cinnabar_writeback::{Command, Config, Event, Place, WriteLog};
+use cinnabar_writeback::{Command, Config, Event, LogVolumeId, WriteLog};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -79,7 +79,7 @@ impl Writes {
 
 impl Running {
     /// How writes of the volume at a place are acknowledged from now on.
-    pub(super) fn acknowledge(&mut self, place: Place, ack: Ack) {
+    pub(super) fn acknowledge(&mut self, place: LogVolumeId, ack: Ack) {
         let memory = ack == Ack::Memory;
         let command = Command::Acknowledge { place, memory };
         // It is not answered.

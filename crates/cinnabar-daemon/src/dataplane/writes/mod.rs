@@ -28,7 +28,7 @@ use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_driver::Phase;
 use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Failure, IoError, Op, Reply, RequestId};
-use cinnabar_writeback::{Action, Command, EngineId, Event, Place, Refusal, WriteLog};
+use cinnabar_writeback::{Action, Command, EngineId, Event, LogVolumeId, Refusal, WriteLog};
 use slab::Slab;
 use std::path::PathBuf;
 
@@ -127,7 +127,7 @@ impl Writes {
     }
 
     /// The place of a volume of this name in the log.
-    pub(super) fn place_of(&self, name: &str) -> Option<Place> {
+    pub(super) fn place_of(&self, name: &str) -> Option<LogVolumeId> {
         let Self::On(running) = self else { return None };
         running.place_of(name)
     }
@@ -138,7 +138,7 @@ impl Writes {
     }
 
     /// Why what the log holds of a volume can't come to its back end.
-    pub(super) fn cannot_drain(&self, place: Place) -> Option<Refusal> {
+    pub(super) fn cannot_drain(&self, place: LogVolumeId) -> Option<Refusal> {
         let log = self.log()?;
         if log.is_lost() {
             return Some(Refusal::Lost);
@@ -181,8 +181,8 @@ impl Writes {
 
 impl Running {
     /// See [`Writes::place_of`]. One that was given up when the device had failed has none.
-    fn place_of(&self, name: &str) -> Option<Place> {
-        let has = |place: &Place| self.log.status(*place).is_some_and(|of| of.name == name);
+    fn place_of(&self, name: &str) -> Option<LogVolumeId> {
+        let has = |place: &LogVolumeId| self.log.status(*place).is_some_and(|of| of.name == name);
         let given_up = self.given_up.iter().any(|given_up| given_up == name);
         self.log.places().find(has).filter(|_| !given_up)
     }
@@ -279,7 +279,13 @@ impl DataPlane {
     }
 
     /// A request of the log's, on behalf of the volume at a place.
-    fn submit_of_log(&mut self, now: Instant, id: EngineId, Place(place): Place, op: Op<Memory>) {
+    fn submit_of_log(
+        &mut self,
+        now: Instant,
+        id: EngineId,
+        LogVolumeId(place): LogVolumeId,
+        op: Op<Memory>,
+    ) {
         let Some(running) = self.writes.running() else { return };
         let key = running.volumes.get(usize::from(place)).copied().flatten();
         let volume = key.and_then(|key| Some((key, self.volumes.get(key)?)));

@@ -1,6 +1,6 @@
 //! A volume's way into the write log and out of it: what each step asks for, and what comes of it.
 
-use super::{PendingCommand, ClaimPlace, Claims, Subject, refused};
+use super::{ClaimPlace, Claims, PendingCommand, Subject, refused};
 use crate::dataplane::background::Task;
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::DataPlane;
@@ -176,7 +176,12 @@ impl DataPlane {
     /// What the engines have counted of a volume.
     pub(in super::super) fn counted(&self, key: usize) -> VolumeCounters {
         let Volume { io, life, renewal, .. } = &self.volumes[key];
-        let own = self.shard_set.counters(&self.data_thread, &[life.id()]).volumes.pop().unwrap_or_default();
+        let own = self
+            .shard_set
+            .counters(&self.data_thread, &[life.id()])
+            .volumes
+            .pop()
+            .unwrap_or_default();
         renewal.counted(life.phase(), &io.counted(&own))
     }
 
@@ -319,7 +324,8 @@ impl DataPlane {
         if let Some(volume) = volume.life.id() {
             let mode = Some(mode.into());
             let plan = VolumePlan { mode, ..VolumePlan::unchanged(volume) };
-            self.shard_set.adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
+            self.shard_set
+                .adopt(&mut self.data_thread, &Plan { volumes: vec![plan], ..Plan::default() });
         }
     }
 

@@ -81,8 +81,7 @@ fn judge_few(seed: u64, mutants: Mutants) -> Verdict {
     let rng = &mut Xoshiro256PlusPlus::seed_from_u64(seed);
     let mut guests = draw(rng);
     let due = due(&guests);
-    let few: Vec<usize> =
-        guests.iter().map(|_| [1, 2, 4, 8, 64][rng.random_range(0..5)]).collect();
+    let few: Vec<usize> = guests.iter().map(|_| [1, 2, 4, 8, 64][rng.random_range(0..5)]).collect();
     for (guest, few) in guests.iter_mut().zip(&few) {
         guest.load = Load::Closed(*few);
     }

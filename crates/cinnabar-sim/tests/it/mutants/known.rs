@@ -274,7 +274,7 @@ pub(crate) fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
     let single = FOUND_SINGLE.iter().any(|(found, _)| *found == mutant);
     let resizes = FOUND_RESIZING.iter().any(|(found, _)| *found == mutant);
     let features = if single { SINGLE } else { Features { resizes, ..Features::ALL } };
-    let doors = FOUND_AT_DOORS.iter().any(|(found, _)| *found == mutant);
-    let without = FaultOptions { features, doors, failures_max: 4, ..FaultOptions::default() };
+    let qos_queues = FOUND_AT_DOORS.iter().any(|(found, _)| *found == mutant);
+    let without = FaultOptions { features, qos_queues, failures_max: 4, ..FaultOptions::default() };
     (FaultOptions { mutants: Mutants::only(mutant), ..without }, without)
 }

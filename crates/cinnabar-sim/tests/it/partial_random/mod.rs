@@ -17,8 +17,8 @@ use cinnabar_engine::{
     Action, Answer, Bounds, Command, Config, Event, Failure, IoRequest, Op, Reply, Request,
     RequestId,
 };
-use cinnabar_sim::rng::Rng;
 use cinnabar_sim::medium::{Backend, CacheDevice, Media, Transfer};
+use cinnabar_sim::rng::Rng;
 use cinnabar_sim::shards::Shards;
 use cinnabar_sim::{CacheSetup, Factory, Machine, ShardedFactory, Stamp, Stamped};
 use std::collections::{BTreeMap, BTreeSet};

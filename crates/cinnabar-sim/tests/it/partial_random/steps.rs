@@ -6,9 +6,9 @@ use cinnabar_engine::plan::{Mode, Plan, VolumePlan};
 use cinnabar_engine::units::{ByteSpan, SECTOR_BYTES, VolumeId};
 use cinnabar_engine::volume::VolumeSpec;
 use cinnabar_engine::{Command, Event, IoDone, IoError, IoOp, Op, Payload};
-use cinnabar_sim::rng::Rng;
 use cinnabar_sim::medium::Media;
 use cinnabar_sim::medium::proof::judge;
+use cinnabar_sim::rng::Rng;
 use cinnabar_sim::{Machine, Stamp, Stamped};
 use std::collections::BTreeSet;
 

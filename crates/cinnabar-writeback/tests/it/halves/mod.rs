@@ -14,12 +14,12 @@ use cinnabar_writeback::mirror::{Half, HalfState, Mirror, Out, force_alone, star
 use cinnabar_writeback::mutant::Mutants;
 use cinnabar_writeback::recover::{OpenError, format};
 use cinnabar_writeback::{
-    Action, Command, Config, Done, EngineId, Event, Place, Refusal, WriteLog,
+    Action, Command, Config, Done, EngineId, Event, LogVolumeId, Refusal, WriteLog,
 };
 use std::collections::{BTreeMap, VecDeque};
 
 const SEGMENTS: u32 = 8;
-const A: Place = Place(0);
+const A: LogVolumeId = LogVolumeId(0);
 
 type Opened = Result<(WriteLog<Mem>, Mirror<Mem>), OpenError>;
 
@@ -78,7 +78,7 @@ impl Two {
         two
     }
 
-    fn attach(&mut self, name: &str) -> Place {
+    fn attach(&mut self, name: &str) -> LogVolumeId {
         let (name, size_bytes) = (name.to_owned(), 64 * 4096);
         let incarnation = self.next;
         let id = self.control(Command::Attach { name, size_bytes, incarnation });
@@ -130,7 +130,7 @@ impl Two {
         self.submit_to(A, op)
     }
 
-    fn submit_to(&mut self, place: Place, op: Op<Mem>) -> RequestId {
+    fn submit_to(&mut self, place: LogVolumeId, op: Op<Mem>) -> RequestId {
         self.next += 1;
         self.apply(Event::Submit(RequestId(self.next), place, op));
         RequestId(self.next)

@@ -28,7 +28,7 @@ use cinnabar_backend::{Disk, Memory};
 use cinnabar_writeback::WriteLog;
 use cinnabar_writeback::memory::release;
 use cinnabar_writeback::recover::{Found, Media, OpenError, Survey, format, survey};
-pub use cinnabar_writeback::{Command, Config, Done, Place};
+pub use cinnabar_writeback::{Command, Config, Done, LogVolumeId};
 use std::path::Path;
 use std::sync::Arc;
 

@@ -7,7 +7,7 @@ use super::{OpenLog, Session};
 use crate::offline::{OfflineError, Watch};
 use cinnabar_backend::Disk;
 use cinnabar_backend::claim::{Claim, ClaimError, ClaimErrorKind, Location};
-use cinnabar_writeback::{Command, Config, Place, Refusal};
+use cinnabar_writeback::{Command, Config, LogVolumeId, Refusal};
 use std::sync::Arc;
 
 /// What a rescue has done.
@@ -55,7 +55,7 @@ pub fn rescue(
     }
     let claimed = claim.map(|location| own_claim(location, &open, found.record.incarnation));
     let claimed = claimed.transpose()?.flatten();
-    let (place, chunks) = (Place(found.record.volume), found.chunks.len());
+    let (place, chunks) = (LogVolumeId(found.record.volume), found.chunks.len());
     let pages = found.chunks.iter().map(|header| u64::from(header.data_pages()));
     let (of, size_bytes) = (pages.sum(), found.record.size_bytes);
 
@@ -106,7 +106,7 @@ pub fn rescue(
 }
 
 /// Gives up the place of a drained volume.
-fn give_up(session: &mut Session, place: Place) -> Result<(), Refusal> {
+fn give_up(session: &mut Session, place: LogVolumeId) -> Result<(), Refusal> {
     // What was destaged last is still being retired, page by page.
     const TRIES: u32 = 10_000;
     for _ in 0..TRIES {

@@ -9,7 +9,7 @@ use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{
     Answer, Failure, IoDone, IoError, IoId, Op, Payload, RequestId, Slice, Slices,
 };
-use cinnabar_writeback::{Action, Command, Done, EngineId, Event, Place, Refusal, WriteLog};
+use cinnabar_writeback::{Action, Command, Done, EngineId, Event, LogVolumeId, Refusal, WriteLog};
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct Session {
 struct Backend {
     disk: Arc<Disk>,
     file: FileId,
-    place: Place,
+    place: LogVolumeId,
     waiting: VecDeque<(EngineId, Op<Memory>)>,
     /// The request being carried out.
     running: Option<Running>,
@@ -65,7 +65,7 @@ impl Session {
     pub fn new(
         log: WriteLog<Memory>,
         device: impl Into<LogDevice>,
-        backend: Option<(Arc<Disk>, Place)>,
+        backend: Option<(Arc<Disk>, LogVolumeId)>,
     ) -> std::io::Result<Self> {
         let mut port = port::open(IoMode::Auto).map_err(std::io::Error::other)?;
         let device = device.into();
@@ -123,7 +123,11 @@ impl Session {
     ///
     /// # Errors
     /// Why it failed, or an I/O error if nothing can happen any more.
-    pub fn request(&mut self, place: Place, op: Op<Memory>) -> Result<Answer<Memory>, Failure> {
+    pub fn request(
+        &mut self,
+        place: LogVolumeId,
+        op: Op<Memory>,
+    ) -> Result<Answer<Memory>, Failure> {
         let id = self.new_id();
         self.events.push(Event::Submit(id, place, op));
         loop {

@@ -55,7 +55,7 @@ impl Site {
         Arc::new(Disk::open(&self.path("disk"), &OpenOptions::default()).expect("it opens"))
     }
 
-    fn attach(session: &mut Session) -> Place {
+    fn attach(session: &mut Session) -> LogVolumeId {
         let name = "vm1".to_owned();
         let command = Command::Attach { name, size_bytes: VOLUME_BYTES, incarnation: 77 };
         let Ok(Done::Attached(place)) = session.carry_out(command) else { panic!("it attaches") };
@@ -63,7 +63,7 @@ impl Site {
     }
 
     /// Writes, and says what the volume holds now.
-    fn write(&mut self, session: &mut Session, place: Place, count: u64) {
+    fn write(&mut self, session: &mut Session, place: LogVolumeId, count: u64) {
         for _ in 0..count {
             let first = self.draw(VOLUME_BYTES / 512);
             let sectors = 1 + self.draw(40).min(VOLUME_BYTES / 512 - first - 1);
@@ -87,7 +87,7 @@ impl Site {
         }
     }
 
-    fn read(session: &mut Session, place: Place) -> Vec<u8> {
+    fn read(session: &mut Session, place: LogVolumeId) -> Vec<u8> {
         let span = ByteSpan::new(0, VOLUME_BYTES);
         let data = Memory::alloc((VOLUME_BYTES / BLOCK_BYTES) as u32);
         let answer = session.request(place, Op::Read { span, data });
@@ -101,7 +101,7 @@ fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() 
     let mut site = Site::new();
     for round in 0..4 {
         let (disk, log) = site.begin();
-        let place = log.places().next().unwrap_or(Place(0));
+        let place = log.places().next().unwrap_or(LogVolumeId(0));
         let target = site.target();
         let mut session = Session::new(log, disk, Some((target, place))).expect("a session");
         let place = Site::attach(&mut session);
@@ -120,7 +120,8 @@ fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() 
 fn a_target_that_is_too_small_and_a_volume_that_is_not_there_are_refused() {
     let mut site = Site::new();
     let (disk, log) = site.begin();
-    let mut session = Session::new(log, disk, Some((site.target(), Place(0)))).expect("a session");
+    let mut session =
+        Session::new(log, disk, Some((site.target(), LogVolumeId(0)))).expect("a session");
     let place = Site::attach(&mut session);
     site.write(&mut session, place, 20);
     drop(session);
