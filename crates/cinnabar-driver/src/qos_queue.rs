@@ -1,10 +1,10 @@
-//! The door between the engines' back-end I/O and the port of one thread: where I/O waits for its turn
+//! The queue between the engines' back-end I/O and the port of one thread: where I/O waits for its turn
 //! among the volumes of a group (`docs/design/qos.md`).
 //!
 //! The group's [`Scheduler`] says whose turn it is; all threads have the same one, behind a lock of the
-//! driver's, and each has a door of its own, where its I/O waits. [`turn`](QosQueue::turn) is called once a
+//! driver's, and each has a queue of its own, where its I/O waits. [`turn`](QosQueue::turn) is called once a
 //! batch, with the scheduler: it reports what has ended, submits what has arrived, and takes what may
-//! begin. That may be another thread's, whose door then gets a [`Turn`].
+//! begin. That may be another thread's, whose queue then gets a [`Turn`].
 //!
 //! What waits stays bounded: engines have a bounded number of requests under way, and the scheduler a
 //! bounded queue for each volume. Nothing waits without an end:
@@ -51,7 +51,7 @@ pub enum Admission<T> {
     Elsewhere(usize, Turn),
 }
 
-/// An I/O of a door may begin.
+/// An I/O of a queue may begin.
 #[derive(Clone, Copy, Debug)]
 pub struct Turn {
     index: u32,
@@ -63,7 +63,7 @@ pub struct Turn {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QosPermit(u32);
 
-/// See the module. `T` is the I/O, of which the door knows nothing.
+/// See the module. `T` is the I/O, of which the queue knows nothing.
 pub struct QosQueue<T> {
     thread: usize,
     waiting: Slab<Waiting<T>>,

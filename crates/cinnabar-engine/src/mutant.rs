@@ -193,9 +193,9 @@ mutants! {
     EntrustedEarly,
     /// Driver: the host never records that the volumes are the new device's.
     NotEntrusted,
-    /// Driver: an I/O that was given up while it waited at the door keeps its turn.
+    /// Driver: an I/O that was given up while it waited in the queue keeps its turn.
     GivenUpKeepsTurn,
-    /// Driver: the end of an I/O is not reported at the door, so its place stays taken.
+    /// Driver: the end of an I/O is not reported in the queue, so its place stays taken.
     PlaceKept,
     /// Two hosts: a volume is let go of before what is under way has ended and is flushed.
     ReleasedUndrained,

@@ -51,7 +51,7 @@ impl<T: Copy + PartialEq> Starved<T> {
         true
     }
 
-    /// This one waits: it is the eldest, unless there is one already or it was passed over. True if it has
+    /// This one waits: it is the starved one, unless there is one already or it was passed over. True if it has
     /// become so, and may find more room than it just did.
     pub(crate) fn waits(&mut self, one: T, now: Instant) -> bool {
         if self.current.is_none() {
@@ -64,13 +64,13 @@ impl<T: Copy + PartialEq> Starved<T> {
         false
     }
 
-    /// This one waits for room in its own limits now, which may never come. True if it was the eldest. One that
+    /// This one waits for room in its own limits now, which may never come. True if it was the starved one. One that
     /// was passed over stays so.
     pub(crate) fn steps_back(&mut self, one: T) -> bool {
         self.current.take_if(|(starved, _)| *starved == one).is_some()
     }
 
-    /// Those that are meant do not wait any more. True if one of them was the eldest.
+    /// Those that are meant do not wait any more. True if one of them was the starved one.
     pub(crate) fn ends(&mut self, is_meant: impl Fn(T) -> bool) -> bool {
         self.passed_over.retain(|(passed, _)| !is_meant(*passed));
         self.current.take_if(|(starved, _)| is_meant(*starved)).is_some()

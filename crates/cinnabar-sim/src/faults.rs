@@ -25,7 +25,7 @@ pub struct FaultOptions {
     pub wait_for_lock: bool,
     /// What frontends do with requests that a crash left unanswered: for tests, less than they must.
     pub replay: Replay,
-    /// Backend I/O waits for its turn, at doors of two threads with drawn settings.
+    /// Backend I/O waits for its turn, in queues of two threads with drawn settings.
     pub qos_queues: bool,
     /// Deliberate bugs of the engine, for tests.
     pub mutants: Mutants,

@@ -11,7 +11,7 @@ use std::ops::Range;
 pub struct Rng(SmallRng);
 
 impl Rng {
-    /// The dice of a seed.
+    /// The random numbers of a seed.
     pub fn new(seed: u64) -> Self {
         Self(SmallRng::seed_from_u64(seed))
     }

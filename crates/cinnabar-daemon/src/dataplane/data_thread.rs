@@ -1,4 +1,4 @@
-//! What one data thread does beside talking: shards that it runs, and its desk.
+//! What one data thread does beside talking: shards that it runs, and its I/O table.
 //!
 //! A thread runs a shard when it has something for it: a request that arrived here, a completion of
 //! its own port. It is the home of some shards ([`ShardPool::home`]): it wakes them, carries commands
@@ -59,7 +59,7 @@ pub(super) enum ThreadMessage {
     Io { shard: u32, id: IoId, key: usize, op: IoOp<Memory> },
     /// For a guest of the reader's.
     Returned(Returned),
-    /// In the group of this number it is the turn of an I/O that waits at the reader's door.
+    /// In the group of this number it is the turn of an I/O that waits in the reader's queue.
     Turn(u32, Turn),
 }
 
@@ -77,7 +77,7 @@ pub(super) enum Returned {
 pub(super) enum ThreadEvent {
     /// An engine has answered.
     Reply(u32, Reply<Memory>),
-    /// The desk can't settle it.
+    /// The I/O table can't settle it.
     Io(IoEvent),
     /// How a shard is has changed.
     Health(u32, HealthNews),
@@ -377,7 +377,7 @@ impl DataThread {
         ran == Ran::Done
     }
 
-    /// Gives the engines what the desk has for them, and the rest to `others`.
+    /// Gives the engines what the I/O table has for them, and the rest to `others`.
     fn deliver(&mut self, mut others: impl FnMut(IoEvent)) {
         let mut told = std::mem::take(&mut self.io_table.told);
         for one in told.drain(..) {

@@ -1,7 +1,7 @@
 //! The I/O of one data thread: from an engine's wish to a job of the port, and its end on the way
 //! back.
 //!
-//! What a desk can't settle by itself it tells ([`IoEvent`]): the owner of the desk passes it on.
+//! What an I/O table can't settle by itself it tells ([`IoEvent`]): the owner of the I/O table passes it on.
 
 mod ages;
 mod files;
@@ -71,7 +71,7 @@ pub(super) struct IoTable {
     pub(super) totals: Totals,
 }
 
-/// What a desk tells its owner.
+/// What an I/O table tells its owner.
 pub(super) enum IoEvent {
     /// For the engine of this shard.
     Done(u32, IoDone),
@@ -390,7 +390,7 @@ impl IoTable {
     }
 }
 
-/// The doors of the shards that one thread runs: its clock, its desk, what others are told, and
+/// The doors of the shards that one thread runs: its clock, its I/O table, what others are told, and
 /// letters to other threads.
 pub(super) struct ShardDoors<'a> {
     pub(super) now: Instant,

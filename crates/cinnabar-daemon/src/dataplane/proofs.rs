@@ -13,7 +13,7 @@ use cinnabar_engine::units::Instant;
 use cinnabar_engine::volume::ProofToken;
 use std::sync::Arc;
 
-/// An I/O of some thread's desk.
+/// An I/O of some thread's I/O table.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct IoName {
     pub(super) thread: usize,

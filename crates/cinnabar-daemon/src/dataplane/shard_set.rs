@@ -177,7 +177,7 @@ impl ShardSet {
         }
     }
 
-    /// Has the desk of a thread do something.
+    /// Has the I/O table of a thread do something.
     pub(super) fn on_io_table(
         &mut self,
         data_thread: &mut DataThread,

@@ -23,9 +23,9 @@ pub(super) enum Item {
     Wake(u64),
     /// A thread is called, to do one thing or another.
     Call(u32),
-    /// A door has its turn, unless it had one since.
+    /// A queue has its turn, unless it had one since.
     Turn(usize, u64),
-    /// A thread's door hears of a turn that another one has taken.
+    /// A thread's queue hears of a turn that another one has taken.
     Letter(u64),
     /// A guest may use one of its request slots.
     Arrive(usize),

@@ -1,4 +1,4 @@
-//! The doors at which backend I/O waits for its turn: those of two threads over one scheduler, with
+//! The queues in which backend I/O waits for its turn: those of two threads over one scheduler, with
 //! drawn settings that change, letters between the threads that take their time, and volumes that leave.
 
 use crate::driver::agenda::Item;
@@ -32,7 +32,7 @@ pub(super) struct QosQueues {
     /// `None`: I/O waits for no turn in this run.
     group: Option<Scheduler>,
     threads: Vec<QosQueue<IoId>>,
-    /// When each door's next turn is on the agenda, and its number there.
+    /// When each queue's next turn is on the agenda, and its number there.
     due: Vec<Option<(Instant, u64)>>,
     /// By backend: the client that it is in this attachment.
     clients: Vec<Option<ClientId>>,
@@ -173,7 +173,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         None
     }
 
-    /// Puts the next turn of a door on the agenda.
+    /// Puts the next turn of a queue on the agenda.
     fn have_turn(&mut self, queue: usize) {
         let Some(at) = self.qos_queues.threads[queue].deadline() else { return };
         let at = if at > self.now {
@@ -188,7 +188,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
     }
 
-    /// A door has its turn.
+    /// A queue has its turn.
     pub(super) fn turn(&mut self, queue: usize, number: u64) -> Result<(), Violation> {
         let now = self.now;
         let qos_queues = &mut self.qos_queues;
@@ -223,7 +223,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         Ok(())
     }
 
-    /// A door hears that it is the turn of one of its own.
+    /// A queue hears that it is the turn of one of its own.
     pub(super) fn letter(&mut self, number: u64) -> Result<(), Violation> {
         let Some((queue, turn)) = self.qos_queues.letters.remove(&number) else { return Ok(()) };
         let (thread, now) = (&mut self.qos_queues.threads[queue], self.now);
@@ -268,7 +268,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         }
     }
 
-    /// A volume is about to leave: what waits of it begins now, or with its door's next turn.
+    /// A volume is about to leave: what waits of it begins now, or with its queue's next turn.
     pub(super) fn leave_doors(&mut self, volume: usize) {
         let Some(client) = self.qos_queues.clients[volume].take() else { return };
         let mut tokens = Vec::new();
@@ -285,7 +285,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
     }
 }
 
-/// An assertion of the door's or of the scheduler's breaks.
+/// An assertion of the queue's or of the scheduler's breaks.
 fn panicked(panic: &(dyn Any + Send)) -> Violation {
     Violation::new(Kind::Panic, panic_text(panic))
 }

@@ -40,11 +40,11 @@ use std::time::Duration;
 /// tiniest bounds make of a long request. One that goes on and on without a reply is caught by
 /// `STEPS_MAX`.
 const PATIENCE_NS: u64 = 12_000_000_000_000;
-/// Tells the dice of the engine's bounds from the others of a seed.
+/// Tells the random numbers of the engine's bounds from the others of a seed.
 const DOORS: u64 = 0xD002_5000_0000_0000;
 /// Its own.
 const SIZES: u64 = 0x5173_5000_0000_0000;
-/// Tells the dice of what media lose and mix up from the others of a seed.
+/// Tells the random numbers of what media lose and mix up from the others of a seed.
 const TROUBLE: u64 = 0x10_57ED_0000_0000;
 /// The same, of those of the cache's size.
 const RESIZES: u64 = 0x2e51_2e00_0000_0000;

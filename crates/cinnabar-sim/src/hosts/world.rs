@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, VecDeque};
 const PATIENCE_NS: u64 = 4_000_000_000_000;
 /// More than any run needs.
 const STEPS_MAX: u64 = 2_000_000;
-/// Tells the dice of a run's events from those of its profile.
+/// Tells the random numbers of a run's events from those of its profile.
 const EVENTS: u64 = 0x2057_5000_0000;
 
 /// Something that will happen.

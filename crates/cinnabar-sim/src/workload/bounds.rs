@@ -59,7 +59,7 @@ pub(super) fn draw(rng: &mut Rng) -> Bounds {
         clean_slots,
         parked_segments,
         class_segments,
-        // No dice of their own: a draw more would move every seed.
+        // No generator of their own: a draw more would move every seed.
         replayed_chunks: if opened_segments == usual.opened_segments {
             usual.replayed_chunks
         } else {
@@ -81,7 +81,7 @@ fn as_small_as<T>(other: u32, [one, two]: [T; 2], usual: T) -> T {
     }
 }
 
-/// Those of requests in all, by other dice. `refuses`: requests may be refused for there are too many.
+/// Those of requests in all, by another generator. `refuses`: requests may be refused for there are too many.
 pub(super) fn draw_many(rng: &mut Rng, bounds: &mut Bounds, refuses: bool) {
     let mut small = |usual: u32, some: &[u32]| if rng.chance(0.5) { usual } else { rng.pick(some) };
     bounds.extra_parts = small(bounds.extra_parts, &[1, 4, 16]);

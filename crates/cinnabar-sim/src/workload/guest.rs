@@ -58,7 +58,7 @@ impl GuestProfile {
             refusals: if features.refusals { 0.02 } else { 0.0 },
             phase: rng.pick(&[0, 0, 30, 100]),
         };
-        // No dice of its own: a draw more would move every seed.
+        // No generator of its own: a draw more would move every seed.
         profile.lingers = profile.hot_blocks.is_multiple_of(3);
         profile
     }

@@ -201,7 +201,7 @@ impl Features {
         }
     }
 
-    /// What came to the selection later, by dice of their own: without it a run stays what it was.
+    /// What came to the selection later, by a generator of their own: without it a run stays what it was.
     fn draw_more(self, rng: &mut Rng, allowed: &Self) -> Self {
         let shards = rng.chance(0.6) && allowed.shards;
         let replays = rng.chance(0.7) && allowed.replays;
@@ -349,7 +349,7 @@ impl Profile {
                 ..Config::default()
             },
         };
-        // No dice of its own: a draw more would move every seed.
+        // No generator of its own: a draw more would move every seed.
         features.throttles =
             allowed.throttles && features.plans && capacity_blocks.is_multiple_of(2);
         if features.tiny_bounds {

@@ -1,5 +1,5 @@
 //! The proof can fail: each deliberate bug of the engine is found by the fault simulation, at the
-//! seed given in [`known`] or, where a change of the engine or of the dice has moved it, at another
+//! seed given in [`known`] or, where a change of the engine or of the generator has moved it, at another
 //! one of the first 2000. The sound engine passes there.
 
 pub(crate) mod known;

@@ -1,4 +1,4 @@
-//! Runs whose dice are bytes: the first ones draw how the run is, the others what happens in it.
+//! Runs whose random numbers are bytes: the first ones draw how the run is, the others what happens in it.
 
 use super::rng::Rng;
 use super::settings::{Counts, Settings};

@@ -46,7 +46,7 @@ pub(crate) struct World {
     pub(crate) over: bool,
     traces: bool,
     pub(crate) host: super::host::Hosted,
-    /// What guests' misses take is drawn from dice of its own.
+    /// What guests' misses take is drawn from a generator of its own.
     misses: Rng,
     /// The log's second SSD, in some runs.
     pub(crate) mirrored: Option<super::mirror::Mirrored>,

@@ -1,4 +1,4 @@
-//! What a desk does I/O on: the cache device, and the volumes' backends.
+//! What an I/O table does I/O on: the cache device, and the volumes' backends.
 
 use super::{Io, IoTable, Owner, VolumeIo};
 use crate::dataplane::clock::after;

@@ -15,7 +15,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The doors of one thread, by the number of their group. A group in which nothing takes turns has none.
+/// The queues of one thread, by the number of their group. A group in which nothing takes turns has none.
 #[derive(Default)]
 pub(super) struct QosQueues {
     thread: usize,
@@ -32,7 +32,7 @@ pub(super) struct Parked {
     pub(super) op: JobOp,
 }
 
-/// Where an I/O under way has its place: a group's number, and the door's own name for it.
+/// Where an I/O under way has its place: a group's number, and the queue's own name for it.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct QosPlace {
     group: u32,
@@ -67,7 +67,7 @@ impl QosQueues {
 }
 
 impl IoTable {
-    /// The thread of this number has the desk.
+    /// The thread of this number has the I/O table.
     pub(in super::super) fn belong_to(&mut self, thread: usize) {
         self.qos_queues.thread = thread;
     }

@@ -60,7 +60,7 @@ impl Port for Noting {
     }
 }
 
-/// A desk with volumes in one group, each of which asks for 32 reads at a time.
+/// An I/O table with volumes in one group, each of which asks for 32 reads at a time.
 struct World {
     io_table: IoTable,
     tokens: Rc<RefCell<Vec<u64>>>,
@@ -179,7 +179,7 @@ fn each_volume_gets_its_due_within_five_per_cent() {
     let (reserved, limited) = (world.rate(0, 4.0, 6.0), world.rate(1, 4.0, 6.0));
     assert!((380.0..=420.0).contains(&reserved), "{reserved}");
     assert!((45.0..=55.0).contains(&limited), "{limited}");
-    // Alone with a limit, nothing but the desk's own deadline brings it on.
+    // Alone with a limit, nothing but the I/O table's own deadline brings it on.
     let mut alone = World::new(&[settings(0, 100, 100)]);
     alone.run(3000 * MS);
     let rate = alone.rate(0, 1.0, 3.0);

@@ -3,7 +3,7 @@
 //!
 //! The first data thread owns the log, as it owns the volumes. A request of a volume in write-back
 //! mode goes to the log under its own number; what the log asks of the engines becomes a request that
-//! the log has asked for. I/O on the log's devices goes through the thread's own desk.
+//! the log has asked for. I/O on the log's devices goes through the thread's own I/O table.
 
 mod attach;
 mod claims;

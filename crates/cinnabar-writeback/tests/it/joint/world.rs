@@ -95,7 +95,7 @@ pub(super) struct World {
     pub(super) log_askers: BTreeMap<u64, LogAsker>,
     pub(super) next_id: u64,
     pub(super) next_value: u64,
-    /// What guests' misses take is drawn from dice of its own.
+    /// What guests' misses take is drawn from a generator of its own.
     pub(super) misses: Rng,
     /// Memory that may be used for something else once a request is answered: what guests read into, and
     /// what the log has copied. Then what was used so, oldest first.
