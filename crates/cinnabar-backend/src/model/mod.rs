@@ -4,14 +4,14 @@
 //!
 //! The data plane carries an operation out at once and delivers its completion when the model says.
 
+mod device;
 pub mod file;
 mod latency;
-mod model;
 mod preset;
 mod random;
 mod settings;
 
+pub use device::{OpKind, SimModel, Verdict, judge};
 pub use file::PresetFileError;
 pub use latency::Latency;
-pub use model::{OpKind, SimModel, Verdict, judge};
 pub use settings::{Seek, SettingError, SimSpec};

@@ -8,8 +8,8 @@
 mod codec;
 mod event_log;
 mod events;
-mod history;
 mod point;
+mod points;
 mod report;
 mod ring;
 mod series;
@@ -20,7 +20,7 @@ mod totals;
 pub use codec::{BYTES_MAX, FileError, decode, encode};
 pub use event_log::{Batch, EVENTS_MAX, EventLog};
 pub use events::{EventKind, EventReport, PlanEvent, Watcher};
-pub use history::{History, SERIES_MAX};
 pub use point::Point;
+pub use points::{History, SERIES_MAX};
 pub use report::{SampleReport, SamplesReport};
 pub use ring::Step;
