@@ -8,19 +8,7 @@ use crate::{Config, ControlConfig, ManagerConfig, TlsConfig};
 /// A difference that has no name here.
 pub const ANOTHER: &str = "another key";
 
-/// Keys of a volume that can be changed while it is served.
-pub const LIVE_VOLUME_KEYS: [&str; 10] = [
-    "mode",
-    "ack",
-    "share_min",
-    "share_max",
-    "fill_limit",
-    "iops_reservation",
-    "iops_limit",
-    "iops_weight",
-    "guest_iops_limit",
-    "guest_bytes_limit",
-];
+pub use crate::volume_keys::LIVE_VOLUME_KEYS;
 
 /// Keys of `[manager]` that can be changed while it plans.
 pub const LIVE_MANAGER_KEYS: [&str; 10] = [
@@ -283,13 +271,7 @@ pub fn change_of(
         guest_iops_limit: has("guest_iops_limit").then_some(new.guest_iops_limit),
         guest_bytes_limit: has("guest_bytes_limit").then_some(new.guest_bytes_limit),
     };
-    then.mode = change.mode.unwrap_or(then.mode);
-    then.ack = change.ack.unwrap_or(then.ack);
-    then.share_min = change.share_min.unwrap_or(then.share_min);
-    then.share_max = change.share_max.unwrap_or(then.share_max);
-    then.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(then.fill_limit_bytes);
-    then.guest_iops_limit = change.guest_iops_limit.unwrap_or(then.guest_iops_limit);
-    then.guest_bytes_limit = change.guest_bytes_limit.unwrap_or(then.guest_bytes_limit);
+    then.apply(change);
     (change, then)
 }
 

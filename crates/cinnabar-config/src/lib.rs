@@ -24,12 +24,13 @@ pub mod tls;
 pub mod units;
 mod values;
 pub mod volume;
+mod volume_keys;
 
 pub use cinnabar_text::ConfigError;
 pub use error::SettingError;
 pub use file::{load, load_again};
 pub use planned::ManagerConfig;
-pub use volume::VolumeInput;
+pub use volume_keys::{ChangeInput, VolumeInput};
 
 use crate::settings::{CacheConfig, IoMode, QosGroupConfig, VolumeConfig};
 use std::net::SocketAddr;

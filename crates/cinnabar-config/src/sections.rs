@@ -5,11 +5,11 @@ use super::error::SettingError;
 use super::looks::Looks;
 use super::qos::check_qos_group;
 use super::values::up_to;
-use super::volume::VolumeInput;
+use super::volume_keys::{VolumeInput, read_keys};
 use super::{ControlConfig, Lines, TlsConfig};
 use crate::parent::check_parent;
 use crate::settings::{CacheConfig, QosGroupConfig, VolumeConfig};
-use crate::tls::{check_files, read_allow};
+use crate::tls::check_files;
 use cinnabar_driver::qos::limits::DEPTH_MAX;
 use cinnabar_engine::limits::VOLUMES_MAX;
 use cinnabar_text::ConfigError;
@@ -78,56 +78,17 @@ fn read_volume(
     mut section: Section<'_>,
 ) -> Result<(VolumeInput, VolumeLines), ConfigError> {
     let mut at = VolumeLines { section: section.line, keys: Vec::new() };
-    macro_rules! key {
-        ($key:ident, $kind:ident) => {
-            note(&mut at, stringify!($key), section.$kind(stringify!($key))?)
-        };
-    }
-    let name = key!(name, string);
-    let backend = key!(backend, string);
-    let input = VolumeInput {
-        mode: key!(mode, string),
-        ack: key!(ack, string),
-        share_min: key!(share_min, quantity),
-        share_max: key!(share_max, quantity),
-        auto_mode: key!(auto_mode, flag).unwrap_or(false),
-        weight: key!(weight, number),
-        claim: key!(claim, string),
-        nbd: key!(nbd, string),
-        nbd_tls: key!(nbd_tls, string),
-        tls_allow: note(&mut at, "tls_allow", read_allow(source, section.scalars("tls_allow")?)?),
-        vhost_user: key!(vhost_user, string),
-        socket_mode: key!(socket_mode, string),
-        socket_group: key!(socket_group, string),
-        read_only: key!(read_only, flag).unwrap_or(false),
-        shared: key!(shared, flag).unwrap_or(false),
-        exclusive: key!(exclusive, flag).unwrap_or(false),
-        return_snapshot: key!(return_snapshot, flag).unwrap_or(false),
-        bypass_sequential: key!(bypass_sequential, quantity),
-        bypass_large: key!(bypass_large, quantity),
-        memory_max: key!(memory_max, quantity),
-        fill_limit: key!(fill_limit, quantity),
-        backend_timeout_s: key!(backend_timeout_s, number),
-        iops_reservation: key!(iops_reservation, number),
-        iops_limit: key!(iops_limit, number),
-        iops_weight: key!(iops_weight, number),
-        guest_iops_limit: key!(guest_iops_limit, number),
-        guest_bytes_limit: key!(guest_bytes_limit, quantity),
-        qos_group: key!(qos_group, string),
-        parent: key!(parent, string),
-        migrate_peer: key!(migrate_peer, string),
-        migrate_token_file: key!(migrate_token_file, string),
-        migrate_warm_rate: key!(migrate_warm_rate, quantity),
-        migrate_warm_for_s: key!(migrate_warm_for_s, number),
-        ..VolumeInput::default()
-    };
+    let (name, backend) = (section.string("name")?, section.string("backend")?);
+    let mut input = read_keys(source, &mut section, &mut |key, line| at.keys.push((key, line)))?;
     section.finish()?;
     let missing = |key: &str, hint: &str| {
         source.error(Some(section.line), format!("this [[volume]] has no {key}"), hint)
     };
     let name = name.ok_or_else(|| missing("name", "add name = \"vm1\""))?;
     let backend = backend.ok_or_else(|| missing("backend", "add backend = \"file:vm1.raw\""))?;
-    Ok((VolumeInput { name, backend, ..input }, at))
+    at.keys.extend([("name", name.line), ("backend", backend.line)]);
+    (input.name, input.backend) = (name.value, backend.value);
+    Ok((input, at))
 }
 
 pub(super) fn read_groups(
@@ -154,11 +115,4 @@ pub(super) fn read_groups(
         groups.push(QosGroupConfig { name, depth });
     }
     Ok(groups)
-}
-
-/// Remembers the line of a key.
-fn note<T>(at: &mut VolumeLines, key: &'static str, value: Option<Located<T>>) -> Option<T> {
-    let Located { value, line } = value?;
-    at.keys.push((key, line));
-    Some(value)
 }

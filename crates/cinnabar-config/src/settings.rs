@@ -328,6 +328,18 @@ pub struct VolumeChange {
 }
 
 impl VolumeConfig {
+    /// Takes what a change says.
+    pub fn apply(&mut self, change: VolumeChange) {
+        self.mode = change.mode.unwrap_or(self.mode);
+        self.ack = change.ack.unwrap_or(self.ack);
+        self.share_min = change.share_min.unwrap_or(self.share_min);
+        self.share_max = change.share_max.unwrap_or(self.share_max);
+        self.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(self.fill_limit_bytes);
+        self.qos = change.qos.unwrap_or(self.qos);
+        self.guest_iops_limit = change.guest_iops_limit.unwrap_or(self.guest_iops_limit);
+        self.guest_bytes_limit = change.guest_bytes_limit.unwrap_or(self.guest_bytes_limit);
+    }
+
     /// Where clients find it, for people.
     pub fn addresses(&self) -> String {
         let nbd = self.nbd.as_ref().map(|nbd| format!("nbd {nbd}"));

@@ -2,7 +2,7 @@
 
 use super::{ApiConfig, Config, ConfigError, ManagerConfig, Subject, file};
 use crate::settings::{Ack, EvictionMode, IoMode, NbdAddress, QosGroupConfig, Share, VolumeMode};
-use crate::volume::VolumeInput;
+use crate::volume_keys::VolumeInput;
 use cinnabar_driver::qos::Settings;
 use cinnabar_engine::Endurance;
 use cinnabar_policy::sizing::Allocator;

@@ -6,8 +6,9 @@ use super::values::{normal, size_or};
 use crate::parent::read_parent;
 use crate::peer::{check_movable, check_one_way, read_peer, read_warm};
 use crate::qos::{check_qos_group, fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
-use crate::settings::{Ack, NbdAddress, Share, SocketAccess, VolumeConfig, VolumeMode};
+use crate::settings::{Ack, NbdAddress, Share, SocketAccess, VolumeChange, VolumeConfig, VolumeMode};
 use crate::tls::volume_tls;
+use crate::volume_keys::{ChangeInput, LIVE_VOLUME_KEYS, VolumeInput};
 use cinnabar_backend::BackendSpec;
 use cinnabar_backend::nbd::NbdAddress as ServerAddress;
 use cinnabar_backend::spec::Place;
@@ -31,126 +32,13 @@ const MEMORY_MAX_MIN_BYTES: u64 = 1 << 20;
 /// Longest wait for an operation of the backend, in seconds, unless the volume says otherwise: none.
 /// A guest waits for storage that is away as over a hard NFS mount; an error instead would abort the
 /// journal of its file system, which a failover of half a minute is not worth.
-pub const BACKEND_TIMEOUT_S: u64 = 0;
+const BACKEND_TIMEOUT_S: u64 = 0;
 /// Most that a volume can count, one being as much as others.
 const SHARE_WEIGHT_MAX: u16 = 1000;
 /// Mode of unix sockets unless the volume says otherwise.
 const SOCKET_MODE: u32 = 0o660;
 /// Longest that can be asked for.
 const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
-
-/// A volume as configured. Also the body of `POST /v1/volumes`.
-#[derive(
-    Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, utoipa::ToSchema,
-)]
-#[serde(deny_unknown_fields)]
-pub struct VolumeInput {
-    /// Its name, also that of its NBD export; 1 to 64 bytes.
-    pub name: String,
-    /// `file:PATH` or `sim:PRESET[,key=value...]:file:PATH`.
-    pub backend: String,
-    /// `write-through`, `write-back`, `write-around` or `pass-through`; default `write-through`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<String>,
-    /// `durable` or `memory`; default `durable`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ack: Option<String>,
-    /// What it keeps whatever others do: a size or percent of the cache; default `0`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share_min: Option<String>,
-    /// What it may hold at most: a size or percent of the cache; default `100%`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share_max: Option<String>,
-    /// The manager may change its mode, within what its plans say; default `false`.
-    #[serde(default, skip_serializing_if = "is_default")]
-    pub auto_mode: bool,
-    /// How much it counts for the manager, 1 to 1000; default 1.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight: Option<u64>,
-    /// `unix:PATH` or `tcp:IP:PORT`; default `unix:NAME.sock`, or nothing with `vhost_user`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nbd: Option<String>,
-    /// `require`: NBD clients, over TCP, must use TLS and have a certificate of `client_ca`; default `none`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub nbd_tls: Option<String>,
-    /// Names of which such a certificate must have one, as a DNS name; default any.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub tls_allow: Option<Vec<String>>,
-    /// Path of the socket of a vhost-user-blk device; default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub vhost_user: Option<String>,
-    /// Mode of its unix sockets, octal; default `0660`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub socket_mode: Option<String>,
-    /// Group of its unix sockets, name or number; default the daemon's.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub socket_group: Option<String>,
-    /// Path of its claim in mode `write-back`; default beside the file.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub claim: Option<String>,
-    /// Refuse writes; many clients may attach; default `false`.
-    #[serde(default)]
-    pub read_only: bool,
-    /// A writable volume may have more than one client; default `false`.
-    #[serde(default)]
-    pub shared: bool,
-    /// The operator's word that nobody else writes the backend; default `false`.
-    #[serde(default)]
-    pub exclusive: bool,
-    /// Leave a snapshot of its RBD image at each clean end, so that only what others write until it is
-    /// served again is dropped; default `false`.
-    #[serde(default)]
-    pub return_snapshot: bool,
-    /// Sequential runs of at least this size bypass the cache; default `16MiB`, `0` = never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bypass_sequential: Option<String>,
-    /// Requests of at least this size bypass the cache; default `0` = never.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub bypass_large: Option<String>,
-    /// Bytes of its blocks that may go to the cache device a second; `0` is no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fill_limit: Option<String>,
-    /// Most memory of a guest that is connected by vhost-user; default `2TiB`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub memory_max: Option<String>,
-    /// Longest wait for an operation of the backend; default 0 = none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub backend_timeout_s: Option<u64>,
-    /// I/Os a second at its backend that it gets whatever others ask; default 0 = nothing reserved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iops_reservation: Option<u64>,
-    /// I/Os a second at its backend that it gets at most; default 0 = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iops_limit: Option<u64>,
-    /// Its part of what is left of its backend, relative to others, 1 to 10000; default 100.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iops_weight: Option<u64>,
-    /// Requests of its guests a second, hits included; default 0 = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guest_iops_limit: Option<u64>,
-    /// Bytes that these read and write a second, a size; default `0` = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guest_bytes_limit: Option<String>,
-    /// Volumes of the same group share a backend's I/Os; default: those on one server or device.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub qos_group: Option<String>,
-    /// The read-only volume whose cached blocks it reads, of an RBD clone of that; default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub parent: Option<String>,
-    /// `http://HOST:PORT` of the daemon on the other host, of a volume that may move; default none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub migrate_peer: Option<String>,
-    /// Path of the token for changes at that daemon.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub migrate_token_file: Option<String>,
-    /// Bytes a second at most that are fetched from that daemon's cache after the volume was taken from
-    /// it, a size; default `100MB`, `0` = none.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub migrate_warm_rate: Option<String>,
-    /// For so long, in seconds; default 300, 0 = not at all.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub migrate_warm_for_s: Option<u64>,
-}
 
 impl VolumeInput {
     /// Checks all that can be checked without opening anything. Relative paths are taken from
@@ -322,6 +210,35 @@ impl VolumeInput {
     }
 }
 
+impl ChangeInput {
+    /// What the volume is to be told; without one, whether it can be right for any.
+    ///
+    /// # Errors
+    /// The first setting that can't be used, and if there is none.
+    pub fn check(&self, of: Option<&VolumeConfig>) -> Result<VolumeChange, SettingError> {
+        if *self == Self::default() {
+            let hint = format!("give one or more of {}", LIVE_VOLUME_KEYS.join(", "));
+            return Err(SettingError::new("mode", "nothing to change", hint));
+        }
+        let share = |key, text: &Option<String>| {
+            text.as_deref().map(|text| share_or(key, Some(text), Share::Bytes(0))).transpose()
+        };
+        let Self { iops_reservation, iops_limit, iops_weight, .. } = *self;
+        let old = of.map_or_else(Settings::default, |volume| volume.qos);
+        Ok(VolumeChange {
+            mode: self.mode.as_deref().map(|text| one_of("mode", text)).transpose()?,
+            mode_from: None,
+            ack: self.ack.as_deref().map(|text| one_of("ack", text)).transpose()?,
+            share_min: share("share_min", &self.share_min)?,
+            share_max: share("share_max", &self.share_max)?,
+            fill_limit_bytes: self.fill_limit.as_deref().map(fill_limit).transpose()?,
+            qos: Some(qos_settings(old, iops_reservation, iops_limit, iops_weight)?),
+            guest_iops_limit: self.guest_iops_limit.map(guest_iops_limit).transpose()?,
+            guest_bytes_limit: self.guest_bytes_limit.as_deref().map(guest_bytes_limit).transpose()?,
+        })
+    }
+}
+
 /// Checks that a minimum is not above a maximum, as far as that is known without the capacity.
 ///
 /// # Errors
@@ -372,12 +289,6 @@ pub fn one_of<T: ValueEnum>(key: &'static str, text: &str) -> Result<T, SettingE
         let known: Vec<&str> = known.iter().map(clap::builder::PossibleValue::get_name).collect();
         SettingError::new(key, format!("unknown {key} {text:?}"), suggest(text, &known))
     })
-}
-
-/// Absent from a request, so that an older daemon takes it.
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde's form")]
-const fn is_default(flag: &bool) -> bool {
-    !*flag
 }
 
 fn weight(weight: Option<u64>) -> Result<u16, SettingError> {

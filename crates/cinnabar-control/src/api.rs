@@ -15,13 +15,11 @@ use axum::{Router, body::Bytes};
 use cinnabar_config::checks::{check_beside, check_control, check_minimums, check_order_in};
 use cinnabar_config::looks::Looks;
 use cinnabar_config::messages::{
-    CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeChange, VolumeConfig,
+    CommandError, CommandErrorKind, DataStatus, Message, Share, VolumeConfig,
 };
-use cinnabar_config::qos::{fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
 use cinnabar_config::status::report::{StatusReport, VolumeReport};
-use cinnabar_config::units::parse_share;
-use cinnabar_config::volume::{check_ack, check_order, one_of};
-use cinnabar_config::{SettingError, VolumeInput};
+use cinnabar_config::volume::{check_ack, check_order};
+use cinnabar_config::{ChangeInput, SettingError, VolumeInput};
 use cinnabar_engine::seam::units::BLOCK_BYTES;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
@@ -48,42 +46,6 @@ pub struct VersionBody {
     pub format_version: u32,
     /// The daemon's process.
     pub pid: u32,
-}
-
-/// Body of `PATCH /v1/volumes/{name}`: what is absent stays.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-pub struct ChangeInput {
-    /// What requests do with the cache, as for a new volume.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<String>,
-    /// `durable` or `memory`.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ack: Option<String>,
-    /// What it keeps whatever others do: a size or percent of the cache.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share_min: Option<String>,
-    /// What it may hold at most: a size or percent of the cache.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub share_max: Option<String>,
-    /// I/Os a second at its backend that it gets whatever others ask; 0 = nothing reserved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iops_reservation: Option<u64>,
-    /// I/Os a second at its backend that it gets at most; 0 = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iops_limit: Option<u64>,
-    /// Its part of what is left of its backend, relative to others, 1 to 10000.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub iops_weight: Option<u64>,
-    /// Bytes of its blocks that may go to the cache device a second, a size; 0 = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fill_limit: Option<String>,
-    /// Requests of its guests a second, hits included; 0 = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guest_iops_limit: Option<u64>,
-    /// Bytes that these read and write a second, a size; 0 = no limit.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub guest_bytes_limit: Option<String>,
 }
 
 /// Query of `DELETE /v1/volumes/{name}`.
@@ -292,29 +254,19 @@ async fn change(
     let Path(name) = name?;
     query?;
     let input = from_json::<ChangeInput>(&body)?;
-    let change = input.check()?;
-    change_in_turn(&control, name.clone(), input, change).await?;
+    change_in_turn(&control, name.clone(), input).await?;
     Ok(Json(report_of(&control, &name).await?))
 }
 
-async fn change_in_turn(
-    control: &Control,
-    name: String,
-    input: ChangeInput,
-    mut change: VolumeChange,
-) -> Answer<()> {
+async fn change_in_turn(control: &Control, name: String, input: ChangeInput) -> Answer<()> {
+    // What can't be right for any volume is refused without a look at them.
+    input.check(None)?;
     let _one_at_a_time = control.changes.lock().await;
     let now = control.status().await?;
     let old = now.volumes.iter().find(|volume| volume.config.name == name);
     let mut new = old.ok_or_else(|| not_found(&name))?.config.clone();
-    new.mode = change.mode.unwrap_or(new.mode);
-    new.ack = change.ack.unwrap_or(new.ack);
-    new.share_min = change.share_min.unwrap_or(new.share_min);
-    new.share_max = change.share_max.unwrap_or(new.share_max);
-    new.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(new.fill_limit_bytes);
-    let ChangeInput { iops_reservation, iops_limit, iops_weight, .. } = input;
-    new.qos = qos_settings(new.qos, iops_reservation, iops_limit, iops_weight)?;
-    change.qos = Some(new.qos);
+    let change = input.check(Some(&new))?;
+    new.apply(change);
     check_ack(new.ack, new.nbd.as_ref())?;
     check_order(new.share_min, new.share_max)?;
     check_shares(&now, &new)?;
@@ -399,36 +351,6 @@ pub(super) fn from_json<T: DeserializeOwned>(body: &[u8]) -> Answer<T> {
             "docs/guide/cli.md has the keys; those of a volume are as in [[volume]]".to_owned();
         Failed(StatusCode::BAD_REQUEST, ErrorBody { error: format!("bad JSON: {error}"), hint })
     })
-}
-
-impl ChangeInput {
-    fn check(&self) -> Result<VolumeChange, SettingError> {
-        if *self == Self::default() {
-            let hint = "give mode, ack, share_min, share_max, fill_limit, iops_reservation, iops_limit, \
-                iops_weight, guest_iops_limit or guest_bytes_limit";
-            return Err(SettingError::new("mode", "nothing to change", hint));
-        }
-        let share = |key: &'static str, text: Option<&str>| {
-            text.map(parse_share).transpose().map_err(|(message, hint)| {
-                SettingError::new(key, format!("{key}: {message}"), hint)
-            })
-        };
-        Ok(VolumeChange {
-            mode: self.mode.as_deref().map(|text| one_of("mode", text)).transpose()?,
-            mode_from: None,
-            ack: self.ack.as_deref().map(|text| one_of("ack", text)).transpose()?,
-            share_min: share("share_min", self.share_min.as_deref())?,
-            share_max: share("share_max", self.share_max.as_deref())?,
-            fill_limit_bytes: self.fill_limit.as_deref().map(fill_limit).transpose()?,
-            qos: None,
-            guest_iops_limit: self.guest_iops_limit.map(guest_iops_limit).transpose()?,
-            guest_bytes_limit: self
-                .guest_bytes_limit
-                .as_deref()
-                .map(guest_bytes_limit)
-                .transpose()?,
-        })
-    }
 }
 
 impl IntoResponse for Failed {

@@ -178,7 +178,7 @@ fn obey(has: &mut Has, message: Message, device: &Path) {
             let mut volumes = has.volumes.iter_mut();
             let found = volumes.find(|volume| volume.config.name == name);
             if let (Ok(()), Some(volume)) = (&result, found) {
-                set(&mut volume.config, change);
+                volume.config.apply(change);
             }
             let _ = answer.send(result);
         }
@@ -190,17 +190,6 @@ fn obey(has: &mut Has, message: Message, device: &Path) {
         }
         other => panic!("not expected: {other:?}"),
     }
-}
-
-fn set(config: &mut VolumeConfig, change: VolumeChange) {
-    config.mode = change.mode.unwrap_or(config.mode);
-    config.ack = change.ack.unwrap_or(config.ack);
-    config.share_min = change.share_min.unwrap_or(config.share_min);
-    config.share_max = change.share_max.unwrap_or(config.share_max);
-    config.fill_limit_bytes = change.fill_limit_bytes.unwrap_or(config.fill_limit_bytes);
-    config.qos = change.qos.unwrap_or(config.qos);
-    config.guest_iops_limit = change.guest_iops_limit.unwrap_or(config.guest_iops_limit);
-    config.guest_bytes_limit = change.guest_bytes_limit.unwrap_or(config.guest_bytes_limit);
 }
 
 fn status_of(config: VolumeConfig) -> VolumeStatus {

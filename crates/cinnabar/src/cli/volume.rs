@@ -4,12 +4,10 @@
 
 use super::client::Daemon;
 use super::extents::{self, Extent};
-use cinnabar_config::VolumeInput;
-use cinnabar_config::settings::{Ack, VolumeMode};
+use cinnabar_config::{ChangeInput, VolumeInput};
 use cinnabar_config::status::report::VolumeReport;
-use cinnabar_config::volume::{BACKEND_TIMEOUT_S, absolute_backend, check_name, parse_nbd};
+use cinnabar_config::volume::{absolute_backend, check_name, parse_nbd};
 use cinnabar_control::actions::InvalidateInput;
-use cinnabar_control::api::ChangeInput;
 use cinnabar_control::path::escape;
 use cinnabar_text::Failure;
 use cinnabar_text::Table;
@@ -85,37 +83,8 @@ enum Command {
     Set {
         /// Its name
         name: String,
-        /// What its requests do with the cache [default: as it is]
-        #[arg(long, value_enum)]
-        mode: Option<VolumeMode>,
-        /// When its writes are acknowledged in mode write-back [default: as it is]
-        #[arg(long, value_enum)]
-        ack: Option<Ack>,
-        /// What it keeps whatever others do: bytes or percent [default: as it is]
-        #[arg(long, value_name = "SHARE")]
-        share_min: Option<String>,
-        /// What it may hold at most: bytes or percent [default: as it is]
-        #[arg(long, value_name = "SHARE")]
-        share_max: Option<String>,
-        /// I/Os a second at its backend that it gets whatever others ask; 0 = nothing reserved
-        /// [default: as it is]
-        #[arg(long, value_name = "IOPS")]
-        iops_reservation: Option<u64>,
-        /// I/Os a second at its backend that it gets at most; 0 = no limit [default: as it is]
-        #[arg(long, value_name = "IOPS")]
-        iops_limit: Option<u64>,
-        /// Its part of what is left of its backend, relative to others, 1 to 10000 [default: as it is]
-        #[arg(long, value_name = "WEIGHT")]
-        iops_weight: Option<u64>,
-        /// Bytes of its blocks that may go to the cache device a second; 0 = no limit [default: as it is]
-        #[arg(long, value_name = "SIZE")]
-        fill_limit: Option<String>,
-        /// Requests of its guests a second, hits included; 0 = no limit [default: as it is]
-        #[arg(long, value_name = "IOPS")]
-        guest_iops_limit: Option<u64>,
-        /// Bytes that these read and write a second; 0 = no limit [default: as it is]
-        #[arg(long, value_name = "SIZE")]
-        guest_bytes_limit: Option<String>,
+        #[command(flatten)]
+        change: ChangeInput,
         #[command(flatten)]
         daemon: Daemon,
     },
@@ -164,118 +133,8 @@ fn range(text: &str) -> Result<InvalidateInput, String> {
 
 #[derive(Debug, clap::Args)]
 struct AddArgs {
-    /// Its name, also that of its NBD export: 1 to 64 bytes
-    name: String,
-    /// Where it lives
-    #[arg(
-        long,
-        help = "Where it lives: file:PATH, nbd:unix:PATH[:EXPORT], nbd:tcp:HOST:PORT[:EXPORT], or \
-                sim:PRESET[,key=value...]: before one of these"
-    )]
-    backend: String,
-    /// What its requests do with the cache
-    #[arg(long, value_enum, default_value = "write-through")]
-    mode: VolumeMode,
-    /// When its writes are acknowledged in mode write-back
-    #[arg(long, value_enum, default_value = "durable")]
-    ack: Ack,
-    /// What it keeps whatever others do: bytes or percent
-    #[arg(long, value_name = "SHARE", default_value = "0")]
-    share_min: String,
-    /// What it may hold at most: bytes or percent
-    #[arg(long, value_name = "SHARE", default_value = "100%")]
-    share_max: String,
-    /// Let the manager's plans change its mode [default: it stays]
-    #[arg(long)]
-    auto_mode: bool,
-    /// How much it counts for the manager, 1 to 1000 [default: 1]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1000))]
-    weight: Option<u16>,
-    /// Where clients find it: unix:PATH or tcp:IP:PORT [default: NAME.sock in the daemon's folder]
-    #[arg(long, value_name = "ADDRESS")]
-    nbd: Option<String>,
-    /// Clients over TCP must use TLS and have a certificate of `client_ca` in `[tls]`: none or require
-    #[arg(long, value_name = "MODE", default_value = "none")]
-    nbd_tls: String,
-    /// A name of which their certificate must have one; may be given several times [default: any]
-    #[arg(long, value_name = "NAME")]
-    tls_allow: Vec<String>,
-    /// Serve it as a vhost-user-blk device at this socket [default: NBD only]
-    #[arg(long, value_name = "PATH")]
-    vhost_user: Option<String>,
-    /// Mode of its unix sockets, octal
-    #[arg(long, value_name = "MODE", default_value = "0660")]
-    socket_mode: String,
-    /// Group of its unix sockets, name or number [default: the daemon's]
-    #[arg(long, value_name = "GROUP")]
-    socket_group: Option<String>,
-    /// Refuse writes; many clients may attach [default: writable]
-    #[arg(long)]
-    read_only: bool,
-    /// Let several clients write it [default: one client]
-    #[arg(long)]
-    shared: bool,
-    /// Where its claim is kept in mode write-back [default: beside a file; with --exclusive in the
-    /// daemon's state folder]
-    #[arg(long, value_name = "PATH")]
-    claim: Option<String>,
-    /// Nobody else ever writes its backend [default: believe the backend's proof only]
-    #[arg(long)]
-    exclusive: bool,
-    /// Leave a snapshot of its RBD image at each clean end: only what others write until it is served
-    /// again is dropped then [default: leave none]
-    #[arg(long)]
-    return_snapshot: bool,
-    /// Sequential runs of at least this many bytes bypass the cache; 0 = never
-    #[arg(long, value_name = "SIZE", default_value = "16MiB")]
-    bypass_sequential: String,
-    /// Single requests of at least this many bytes bypass the cache; 0 = never
-    #[arg(long, value_name = "SIZE", default_value = "0")]
-    bypass_large: String,
-    /// Bytes of its blocks that may go to the cache device a second; 0 = no limit
-    #[arg(long, value_name = "SIZE", default_value = "0")]
-    fill_limit: String,
-    /// Most memory of a guest that is connected by vhost-user [default: 2TiB]
-    #[arg(long, value_name = "SIZE")]
-    memory_max: Option<String>,
-    /// A backend operation that takes this many seconds fails for its guest; 0 = never
-    #[arg(long, value_name = "SECONDS", default_value_t = BACKEND_TIMEOUT_S)]
-    backend_timeout: u64,
-    /// I/Os a second at its backend that it gets whatever others ask; 0 = nothing reserved
-    #[arg(long, value_name = "IOPS", default_value_t = 0)]
-    iops_reservation: u64,
-    /// I/Os a second at its backend that it gets at most; 0 = no limit
-    #[arg(long, value_name = "IOPS", default_value_t = 0)]
-    iops_limit: u64,
-    /// Its part of what is left of its backend, relative to others, 1 to 10000
-    #[arg(long, value_name = "WEIGHT", default_value_t = 100)]
-    iops_weight: u64,
-    /// Requests of its guests a second, hits included; 0 = no limit
-    #[arg(long, value_name = "IOPS", default_value_t = 0)]
-    guest_iops_limit: u64,
-    /// Bytes that these read and write a second; 0 = no limit
-    #[arg(long, value_name = "SIZE", default_value = "0")]
-    guest_bytes_limit: String,
-    /// Volumes of the same group share a backend's I/Os [default: those on one server, device or file
-    /// system]
-    #[arg(long, value_name = "GROUP")]
-    qos_group: Option<String>,
-    /// The read-only volume whose cached blocks it reads, of an RBD clone of that [default: none]
-    #[arg(long, value_name = "VOLUME")]
-    parent: Option<String>,
-    /// The daemon of the other host of a volume that may move, http://HOST:PORT: it begins as a standby
-    /// [default: none, it stays here]
-    #[arg(long, value_name = "URL", requires = "migrate_token_file")]
-    migrate_peer: Option<String>,
-    /// The token for changes at that daemon [default: none]
-    #[arg(long, value_name = "PATH", requires = "migrate_peer")]
-    migrate_token_file: Option<PathBuf>,
-    /// Bytes a second at most that are fetched from that daemon's cache after the volume was taken; 0 = none
-    #[arg(long, value_name = "SIZE", default_value = "100MB", requires = "migrate_peer")]
-    migrate_warm_rate: String,
-    /// Seconds for which they are; 0 = not at all
-    #[arg(long, value_name = "SECONDS", default_value_t = 300, requires = "migrate_peer")]
-    migrate_warm_for: u64,
+    #[command(flatten)]
+    volume: VolumeInput,
     #[command(flatten)]
     daemon: Daemon,
 }
@@ -298,35 +157,10 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
             check_name(name)?;
             daemon.post(&format!("/v1/volumes/{}/flush", escape(name)), &())
         }
-        Command::Set {
-            name,
-            mode,
-            ack,
-            share_min,
-            share_max,
-            iops_reservation,
-            iops_limit,
-            iops_weight,
-            fill_limit,
-            guest_iops_limit,
-            guest_bytes_limit,
-            daemon,
-        } => {
+        Command::Set { name, change, daemon } => {
             check_name(name)?;
-            let change = ChangeInput {
-                mode: mode.as_ref().map(output::value_name),
-                ack: ack.as_ref().map(output::value_name),
-                share_min: share_min.clone(),
-                share_max: share_max.clone(),
-                iops_reservation: *iops_reservation,
-                iops_limit: *iops_limit,
-                iops_weight: *iops_weight,
-                fill_limit: fill_limit.clone(),
-                guest_iops_limit: *guest_iops_limit,
-                guest_bytes_limit: guest_bytes_limit.clone(),
-            };
             let path = format!("/v1/volumes/{}", escape(name));
-            daemon.send::<VolumeReport>(Method::PATCH, &path, &change).map(drop)
+            daemon.send::<VolumeReport>(Method::PATCH, &path, change).map(drop)
         }
         Command::Resize { name, daemon } => {
             check_name(name)?;
@@ -393,55 +227,18 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
     // Paths on this command line are relative to here, not to the daemon's folder.
     let here = std::env::current_dir()
         .map_err(|error| Failure::at_run_time(format!("no working directory: {error}"), "cd"))?;
-    let nbd = match &args.nbd {
-        Some(text) => Some(parse_nbd(text, &here)?.to_string()),
-        None => None,
+    let absolute = |path: &Option<String>| {
+        path.as_ref().map(|path| in_words(&here.join(path))).transpose()
     };
+    let given = &args.volume;
+    let nbd = given.nbd.as_ref().map(|text| parse_nbd(text, &here)).transpose()?;
     let input = VolumeInput {
-        name: args.name.clone(),
-        backend: absolute_backend(&args.backend, &here)?,
-        mode: Some(output::value_name(&args.mode)),
-        ack: (args.ack == Ack::Memory).then(|| "memory".to_owned()),
-        share_min: Some(args.share_min.clone()),
-        share_max: Some(args.share_max.clone()),
-        auto_mode: args.auto_mode,
-        weight: args.weight.map(u64::from),
-        nbd,
-        nbd_tls: (args.nbd_tls != "none").then(|| args.nbd_tls.clone()),
-        tls_allow: (!args.tls_allow.is_empty()).then(|| args.tls_allow.clone()),
-        vhost_user: match &args.vhost_user {
-            Some(path) => Some(in_words(&here.join(path))?),
-            None => None,
-        },
-        socket_mode: Some(args.socket_mode.clone()),
-        socket_group: args.socket_group.clone(),
-        backend_timeout_s: Some(args.backend_timeout),
-        iops_reservation: Some(args.iops_reservation),
-        iops_limit: Some(args.iops_limit),
-        iops_weight: Some(args.iops_weight),
-        guest_iops_limit: Some(args.guest_iops_limit),
-        guest_bytes_limit: Some(args.guest_bytes_limit.clone()),
-        qos_group: args.qos_group.clone(),
-        parent: args.parent.clone(),
-        migrate_peer: args.migrate_peer.clone(),
-        migrate_token_file: match &args.migrate_token_file {
-            Some(path) => Some(in_words(&here.join(path))?),
-            None => None,
-        },
-        migrate_warm_rate: Some(args.migrate_warm_rate.clone()),
-        migrate_warm_for_s: Some(args.migrate_warm_for),
-        read_only: args.read_only,
-        shared: args.shared,
-        exclusive: args.exclusive,
-        return_snapshot: args.return_snapshot,
-        bypass_sequential: Some(args.bypass_sequential.clone()),
-        bypass_large: Some(args.bypass_large.clone()),
-        fill_limit: Some(args.fill_limit.clone()),
-        memory_max: args.memory_max.clone(),
-        claim: match &args.claim {
-            Some(path) => Some(in_words(&here.join(path))?),
-            None => None,
-        },
+        backend: absolute_backend(&given.backend, &here)?,
+        nbd: nbd.map(|nbd| nbd.to_string()),
+        vhost_user: absolute(&given.vhost_user)?,
+        migrate_token_file: absolute(&given.migrate_token_file)?,
+        claim: absolute(&given.claim)?,
+        ..given.clone()
     };
     input.check(&here)?;
     let volume: VolumeReport = args.daemon.send(Method::POST, "/v1/volumes", &input)?;
