@@ -4,7 +4,7 @@
 //! one block makes each volume's group its own, even if it has everything. A volume without room is
 //! passed through.
 //!
-//! The engine has no write-back yet, so a volume to be written back runs in write-through, which
+//! The engine is run without a write log, so a volume to be written back runs in write-through, which
 //! caches the same blocks. What its writes would have been follows from the counters: a write that was
 //! kept would have been acknowledged by the SSD, one that found its block cached would have saved a
 //! destage. A hit on a block that was clean counts as saved, too, so destages are a lower bound; room

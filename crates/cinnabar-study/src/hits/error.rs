@@ -48,8 +48,8 @@ pub enum EngineError {
         /// The largest, in blocks.
         max: u64,
     },
-    /// It has no write-back.
-    #[error("the engine does not write back yet")]
+    /// It is run without a write log.
+    #[error("the engine is run without a write log here: it can't write back")]
     WriteBack,
     /// More volumes than it knows at a time.
     #[error("the engine knows {VOLUMES_MAX} volumes at a time, the trace has more")]

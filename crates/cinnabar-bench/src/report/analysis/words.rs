@@ -128,7 +128,7 @@ pub fn notes(analysis: &Analysis) -> Vec<String> {
     let is_back = |found: &&Found| found.part.is_some_and(|part| part.policy == WritePolicy::Back);
     if analysis.shared.is_some() || analysis.volumes.iter().any(|found| is_back(&found)) {
         notes.push(
-            "write-back is planned, and the daemon of this version can't: the nearest is write-through"
+            "write-back needs a write log: write_log in [cache]; without one the nearest is write-through"
                 .to_owned(),
         );
     }

@@ -222,7 +222,7 @@ fn notes(options: &Options) -> Vec<String> {
     let mut notes = Vec::new();
     if options.models.contains(&Model::Engine) {
         notes.push(
-            "the engine of this version has no write-back: such volumes ran in write-through; their \
+            "the engine was run without a write log: volumes in write-back ran in write-through; their \
             kept writes are told at the SSD's latency"
                 .to_owned(),
         );
