@@ -6,7 +6,9 @@ use super::values::{normal, size_or};
 use crate::parent::read_parent;
 use crate::peer::{check_movable, check_one_way, read_peer, read_warm};
 use crate::qos::{check_qos_group, fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
-use crate::settings::{Ack, NbdAddress, Share, SocketAccess, VolumeChange, VolumeConfig, VolumeMode};
+use crate::settings::{
+    Ack, NbdAddress, Share, SocketAccess, VolumeChange, VolumeConfig, VolumeMode,
+};
 use crate::tls::volume_tls;
 use crate::volume_keys::{ChangeInput, LIVE_VOLUME_KEYS, VolumeInput};
 use cinnabar_backend::BackendSpec;
@@ -234,7 +236,11 @@ impl ChangeInput {
             fill_limit_bytes: self.fill_limit.as_deref().map(fill_limit).transpose()?,
             qos: Some(qos_settings(old, iops_reservation, iops_limit, iops_weight)?),
             guest_iops_limit: self.guest_iops_limit.map(guest_iops_limit).transpose()?,
-            guest_bytes_limit: self.guest_bytes_limit.as_deref().map(guest_bytes_limit).transpose()?,
+            guest_bytes_limit: self
+                .guest_bytes_limit
+                .as_deref()
+                .map(guest_bytes_limit)
+                .transpose()?,
         })
     }
 }

@@ -5,7 +5,7 @@ use cinnabar_config::messages::{
     AnswerTo, CacheStatus, CommandError, CommandErrorKind, Commands, DataStatus, Message,
     ModeCause, SizeStatus, State, VolumeStatus, Waker, channel,
 };
-use cinnabar_config::settings::{VolumeChange, VolumeConfig};
+use cinnabar_config::settings::VolumeConfig;
 use cinnabar_config::status::latency::Latencies;
 use cinnabar_engine::seam::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::seam::health::Health;

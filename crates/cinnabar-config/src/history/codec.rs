@@ -6,8 +6,8 @@
 //! name, and for each step its seconds, how many points follow, and their fields, where the time of a
 //! point is what it is beyond that of the one before.
 
-use crate::history::points::{History, SERIES_MAX};
 use crate::history::point::{FIELDS, Point};
+use crate::history::points::{History, SERIES_MAX};
 use crate::history::ring::Step;
 use crate::history::series::Series;
 use cinnabar_format::limits::NAME_BYTES_MAX;

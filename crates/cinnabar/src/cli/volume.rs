@@ -4,9 +4,9 @@
 
 use super::client::Daemon;
 use super::extents::{self, Extent};
-use cinnabar_config::{ChangeInput, VolumeInput};
 use cinnabar_config::status::report::VolumeReport;
 use cinnabar_config::volume::{absolute_backend, check_name, parse_nbd};
+use cinnabar_config::{ChangeInput, VolumeInput};
 use cinnabar_control::actions::InvalidateInput;
 use cinnabar_control::path::escape;
 use cinnabar_text::Failure;
@@ -227,9 +227,8 @@ fn add(args: &AddArgs) -> Result<(), Failure> {
     // Paths on this command line are relative to here, not to the daemon's folder.
     let here = std::env::current_dir()
         .map_err(|error| Failure::at_run_time(format!("no working directory: {error}"), "cd"))?;
-    let absolute = |path: &Option<String>| {
-        path.as_ref().map(|path| in_words(&here.join(path))).transpose()
-    };
+    let absolute =
+        |path: &Option<String>| path.as_ref().map(|path| in_words(&here.join(path))).transpose();
     let given = &args.volume;
     let nbd = given.nbd.as_ref().map(|text| parse_nbd(text, &here)).transpose()?;
     let input = VolumeInput {
