@@ -10,7 +10,7 @@ use cinnabar_text::toml_reader::{Located, Section, Source};
 use clap::ValueEnum;
 use clap::builder::{EnumValueParser, TypedValueParser};
 
-/// Rows are `DOC ATTRIBUTES kind key: type = "default";`, the kind being how the configuration file has it.
+/// Rows are `DOC ATTRIBUTES kind key: type = "[default: VALUE]";`, the kind being how the configuration file has it.
 macro_rules! volume_keys {
     (@read names, $source:ident, $section:ident, $key:ident) => {
         read_allow($source, $section.scalars(stringify!($key))?)?
@@ -19,8 +19,8 @@ macro_rules! volume_keys {
         $section.$kind(stringify!($key))?
     };
     (
-        live { $($(#[$live_attr:meta])* $live_kind:ident $live:ident: $live_type:ty = $live_default:literal;)+ }
-        others { $($(#[$attr:meta])* $kind:ident $key:ident: $type:ty = $default:literal;)+ }
+        live { $($(#[$live_attr:meta])* $live_kind:ident $live:ident: $live_type:ty = $live_default:tt;)+ }
+        others { $($(#[$attr:meta])* $kind:ident $key:ident: $type:ty = $default:tt;)+ }
     ) => {
         /// A volume as configured. Also the body of `POST /v1/volumes`.
         #[derive(
@@ -37,14 +37,14 @@ macro_rules! volume_keys {
             pub backend: String,
             $(
                 $(#[$live_attr])*
-                #[doc = concat!("[default: ", $live_default, "]")]
+                #[doc = $live_default]
                 #[serde(default, skip_serializing_if = "is_default")]
                 #[arg(long)]
                 pub $live: $live_type,
             )+
             $(
                 $(#[$attr])*
-                #[doc = concat!("[default: ", $default, "]")]
+                #[doc = $default]
                 #[serde(default, skip_serializing_if = "is_default")]
                 #[arg(long)]
                 pub $key: $type,
@@ -98,102 +98,102 @@ volume_keys! {
     live {
         /// What its requests do with the cache
         #[arg(value_parser = words::<VolumeMode>())]
-        string mode: Option<String> = "write-through";
+        string mode: Option<String> = "[default: write-through]";
         /// When its writes are acknowledged in mode write-back
         #[arg(value_parser = words::<Ack>())]
-        string ack: Option<String> = "durable";
+        string ack: Option<String> = "[default: durable]";
         /// What it keeps whatever others do: a size or percent of the cache
         #[arg(value_name = "SHARE")]
-        quantity share_min: Option<String> = "0";
+        quantity share_min: Option<String> = "[default: 0]";
         /// What it may hold at most: a size or percent of the cache
         #[arg(value_name = "SHARE")]
-        quantity share_max: Option<String> = "100%";
+        quantity share_max: Option<String> = "[default: 100%]";
         /// Bytes of its blocks that may go to the cache device a second, a size; 0 = no limit
         #[arg(value_name = "SIZE")]
-        quantity fill_limit: Option<String> = "0";
+        quantity fill_limit: Option<String> = "[default: 0]";
         /// I/Os a second at its backend that it gets whatever others ask; 0 = nothing reserved
         #[arg(value_name = "IOPS")]
-        number iops_reservation: Option<u64> = "0";
+        number iops_reservation: Option<u64> = "[default: 0]";
         /// I/Os a second at its backend that it gets at most; 0 = no limit
         #[arg(value_name = "IOPS")]
-        number iops_limit: Option<u64> = "0";
+        number iops_limit: Option<u64> = "[default: 0]";
         /// Its part of what is left of its backend, relative to others, 1 to 10000
         #[arg(value_name = "WEIGHT")]
-        number iops_weight: Option<u64> = "100";
+        number iops_weight: Option<u64> = "[default: 100]";
         /// Requests of its guests a second, hits included; 0 = no limit
         #[arg(value_name = "IOPS")]
-        number guest_iops_limit: Option<u64> = "0";
+        number guest_iops_limit: Option<u64> = "[default: 0]";
         /// Bytes that these read and write a second, a size; 0 = no limit
         #[arg(value_name = "SIZE")]
-        quantity guest_bytes_limit: Option<String> = "0";
+        quantity guest_bytes_limit: Option<String> = "[default: 0]";
     }
     others {
         /// Let the manager's plans change its mode
-        flag auto_mode: bool = "it stays";
+        flag auto_mode: bool = "[default: it stays]";
         /// How much it counts for the manager, 1 to 1000
         #[arg(value_name = "N")]
-        number weight: Option<u64> = "1";
+        number weight: Option<u64> = "[default: 1]";
         /// Where clients find it: unix:PATH or tcp:IP:PORT
         #[arg(value_name = "ADDRESS")]
-        string nbd: Option<String> = "unix:NAME.sock in the daemon's folder, or nothing with vhost-user";
+        string nbd: Option<String> = "[default: unix:NAME.sock in the daemon's folder, or nothing with vhost-user]";
         /// `require`: clients over TCP must use TLS and have a certificate of `client_ca` in `[tls]`
         #[arg(value_name = "MODE")]
-        string nbd_tls: Option<String> = "none";
+        string nbd_tls: Option<String> = "[default: none]";
         /// Names of which their certificate must have one, as a DNS name
         #[arg(value_name = "NAME")]
-        names tls_allow: Option<Vec<String>> = "any";
+        names tls_allow: Option<Vec<String>> = "[default: any]";
         /// Serve it as a vhost-user-blk device at this socket
         #[arg(value_name = "PATH")]
-        string vhost_user: Option<String> = "NBD only";
+        string vhost_user: Option<String> = "[default: NBD only]";
         /// Mode of its unix sockets, octal
         #[arg(value_name = "MODE")]
-        string socket_mode: Option<String> = "0660";
+        string socket_mode: Option<String> = "[default: 0660]";
         /// Group of its unix sockets, name or number
         #[arg(value_name = "GROUP")]
-        string socket_group: Option<String> = "the daemon's";
+        string socket_group: Option<String> = "[default: the daemon's]";
         /// Where its claim is kept in mode write-back
         #[arg(value_name = "PATH")]
-        string claim: Option<String> = "beside a file; with exclusive in the daemon's state folder";
+        string claim: Option<String> = "[default: beside a file; with exclusive in the daemon's state folder]";
         /// Refuse writes; many clients may attach
-        flag read_only: bool = "writable";
+        flag read_only: bool = "[default: writable]";
         /// Let several clients write it
-        flag shared: bool = "one client";
+        flag shared: bool = "[default: one client]";
         /// Nobody else ever writes its backend
-        flag exclusive: bool = "believe the backend's proof only";
+        flag exclusive: bool = "[default: believe the backend's proof only]";
         /// Leave a snapshot of its RBD image at each clean end: only what others write until it is served
         /// again is dropped then
-        flag return_snapshot: bool = "leave none";
+        flag return_snapshot: bool = "[default: leave none]";
         /// Sequential runs of at least this size bypass the cache; 0 = never
         #[arg(value_name = "SIZE")]
-        quantity bypass_sequential: Option<String> = "16MiB";
+        quantity bypass_sequential: Option<String> = "[default: 16MiB]";
         /// Single requests of at least this size bypass the cache; 0 = never
         #[arg(value_name = "SIZE")]
-        quantity bypass_large: Option<String> = "0";
+        quantity bypass_large: Option<String> = "[default: 0]";
         /// Most memory of a guest that is connected by vhost-user
         #[arg(value_name = "SIZE")]
-        quantity memory_max: Option<String> = "2TiB";
+        quantity memory_max: Option<String> = "[default: 2TiB]";
         /// A backend operation that takes this many seconds fails for its guest; 0 = never
         #[arg(long = "backend-timeout", value_name = "SECONDS")]
-        number backend_timeout_s: Option<u64> = "0";
+        number backend_timeout_s: Option<u64> = "[default: 0]";
         /// Volumes of the same group share a backend's I/Os
         #[arg(value_name = "GROUP")]
-        string qos_group: Option<String> = "those on one server, device or file system";
+        string qos_group: Option<String> = "[default: those on one server, device or file system]";
         /// The read-only volume whose cached blocks it reads, of an RBD clone of that
         #[arg(value_name = "VOLUME")]
-        string parent: Option<String> = "none";
+        string parent: Option<String> = "[default: none]";
         /// The daemon of the other host of a volume that may move, http://HOST:PORT: it begins as a standby
         #[arg(value_name = "URL", requires = "migrate_token_file")]
-        string migrate_peer: Option<String> = "none, it stays here";
+        string migrate_peer: Option<String> = "[default: none, it stays here]";
         /// The file with the token for changes at that daemon
         #[arg(value_name = "PATH", requires = "migrate_peer")]
-        string migrate_token_file: Option<String> = "none";
+        string migrate_token_file: Option<String> = "[default: none]";
         /// Bytes a second at most that are fetched from that daemon's cache after the volume was taken from
         /// it, a size; 0 = none
         #[arg(value_name = "SIZE", requires = "migrate_peer")]
-        quantity migrate_warm_rate: Option<String> = "100MB";
+        quantity migrate_warm_rate: Option<String> = "[default: 100MB]";
         /// Seconds for which they are; 0 = not at all
         #[arg(long = "migrate-warm-for", value_name = "SECONDS", requires = "migrate_peer")]
-        number migrate_warm_for_s: Option<u64> = "300";
+        number migrate_warm_for_s: Option<u64> = "[default: 300]";
     }
 }
 

@@ -320,10 +320,7 @@ impl DataPlane {
             return Err(StartError::new(StartErrorKind::AddressInvalid, subject(), message, hint));
         }
         let thread = self.thread_for(&config)?;
-        let attachment = entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
-            let message = format!("no random numbers: {error}");
-            StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
-        })?;
+        let attachment = draw_attachment()?;
         let peer = config.peer.as_ref();
         let moves = standby.zip(peer.cloned());
         let moves = moves.map(|(record, peer)| Box::new(Moves::standby(&config, peer, record)));
@@ -489,6 +486,14 @@ fn engine_config(config: &StartConfig, shards: usize) -> Config {
         probation_blocks: probation.map(|blocks| u32::try_from(blocks).unwrap_or(u32::MAX)),
         ..Config::default()
     }
+}
+
+/// What tells one use of a volume from all others.
+fn draw_attachment() -> Result<u64, StartError> {
+    entropy::bytes().map(u64::from_le_bytes).map_err(|error| {
+        let message = format!("no random numbers: {error}");
+        StartError::new(StartErrorKind::Resources, Subject::Daemon, message, "")
+    })
 }
 
 fn no_place(subject: Subject, errno: rustix::io::Errno) -> StartError {

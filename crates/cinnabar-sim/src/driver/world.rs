@@ -172,7 +172,8 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
         let mut waits = Rng::new(mix(seed ^ WAITS));
         let mut profile =
             Profile::draw(&mut rng, &mut more, &mut sizes, &mut waits, &options.features);
-        profile.setup.config.mutants = options.mutants;
+        let (queued, mutants) = (options.qos_queues, options.mutants);
+        profile.setup.config.mutants = mutants;
         let resizes = draw_resizes(seed, &mut profile, options.features);
         let format = factory.format(&profile.setup, 0);
         let media = Media::new(CacheDevice::new(&format), backends_of(&profile));
@@ -218,12 +219,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             flights: BTreeMap::new(),
             proofs: PendingProofs::new(options.mutants),
             proofs_waiting: BTreeMap::new(),
-            qos_queues: QosQueues::new(
-                mix(seed ^ DOORS),
-                options.qos_queues,
-                sectors.len(),
-                options.mutants,
-            ),
+            qos_queues: QosQueues::new(mix(seed ^ DOORS), queued, sectors.len(), mutants),
             sent: BTreeMap::new(),
             batch: Vec::new(),
             wake: None,
