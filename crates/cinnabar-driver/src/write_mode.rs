@@ -3,14 +3,18 @@
 //! ```text
 //! join   ─► claim ─► attach at the log ─► [hold ─► flush] ─► joined
 //!                                     └─► (serve ─► flush) ─► joined
-//! leave  ─► drain ─► [hold ─► drain] ─► remove ─► unclaim ─► left
+//! leave  ─► drain, again and again ─► [hold ─► drain] ─► remove ─► unclaim ─► left
 //! ```
 //!
 //! What is in brackets is for guests that go on meanwhile. A volume that joins has writes that its
 //! guests know of and that no flush has covered: a flush that the log answers would not cover them, so
 //! the back end is flushed between the last request that went past the log and the first one that
 //! does not. A volume that leaves must have nothing in the log when the first request goes past it.
-//! In both cases requests wait (*hold*) until none is under way.
+//! In both cases writes wait (*hold*) until none is under way; reads go the way that they went before.
+//!
+//! While a volume is drained to leave, its guests go on, and the log slows them down to half of what its back
+//! end takes ([`Command::Slow`]): each time less is left. They are held once the rest takes a moment only. If it
+//! does not come to that, or the rest takes longer after all, the volume stays ([`WriteMode::stay`]).
 //!
 //! What is in parentheses is for a volume that is attached, and of which the log has never taken a
 //! write: an earlier session may have served it past the log, and ended by a crash while guests lived
@@ -93,6 +97,9 @@ pub enum Failed {
     /// The back end could not be flushed.
     #[error("flushing the back end failed: {0}")]
     Flush(cinnabar_engine::Failure),
+    /// The back end does not take the rest.
+    #[error("its back end does not take the rest of its writes in time")]
+    BackEnd,
 }
 
 /// Which way a guest's request goes.
@@ -243,17 +250,36 @@ impl WriteMode {
         Some(self.remove(place))
     }
 
+    /// One that is being drained stays, if its guests go on using it: its back end does not take the rest.
+    /// Answers to what the log was asked before count no more. `None`: it can't stay any more.
+    pub fn stay(&mut self) -> Option<Step> {
+        let (State::Draining(place) | State::Ending(place) | State::DrainingRest(place)) =
+            self.state
+        else {
+            return None;
+        };
+        if !self.served {
+            return None;
+        }
+        self.state = State::On(place);
+        Some(Step::Stays(Failed::BackEnd))
+    }
+
     fn remove(&mut self, place: LogVolumeId) -> Step {
         self.state = State::Removing(place);
         Step::Ask(Command::Remove { place, discard: self.discard })
     }
 
-    /// The log has answered the command of the last step.
+    /// The log has answered the command of the last step. `little`: what has been written meanwhile is at the
+    /// back end within a moment.
     ///
     /// # Panics
     /// If it was not asked for.
-    pub fn answered(&mut self, result: Result<(), Refusal>) -> Step {
+    pub fn answered(&mut self, result: Result<(), Refusal>, little: bool) -> Step {
         match (self.state, result) {
+            (State::Draining(place), Ok(())) if self.served && !little => {
+                Step::Ask(Command::Drain(place))
+            }
             (State::Draining(place), Ok(())) if self.served => {
                 self.state = State::Ending(place);
                 Step::Hold
@@ -296,7 +322,16 @@ impl WriteMode {
         Step::Left(self.failed.take())
     }
 
-    /// Where guests' requests go.
+    /// Where guests' reads go: those of a volume whose writes are held do not wait, unless nothing serves it.
+    pub const fn read_route(&self) -> Route {
+        match self.state {
+            State::Settling(_) | State::Flushing(_) if self.served => Route::Engine,
+            State::Ending(place) | State::DrainingRest(place) => Route::Log(place),
+            _ => self.route(),
+        }
+    }
+
+    /// Where guests' other requests go.
     pub const fn route(&self) -> Route {
         match self.state {
             State::Off | State::Claiming | State::Attaching => Route::Engine,

@@ -11,7 +11,7 @@ use crate::read::{Read, Source, layers_of};
 use crate::seam::{Action, LogVolumeId};
 use crate::slots::{ALL_SECTORS, Held, checksum_seed};
 use crate::throttle;
-use crate::volume::Waiting;
+use crate::volume::{Volume, Waiting};
 use cinnabar_engine::limits::DATA_BYTES_MAX;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, SECTOR_BYTES, sector_runs};
 use cinnabar_engine::{Answer, Failure, IoError, IoOp, Op, Payload, RequestId, Slice};
@@ -85,9 +85,11 @@ impl<P: Payload> WriteLog<P> {
         }
         while let Some(Waiting { op, done, .. }) = self.volume(place).waiting.front() {
             let entries = entries_of(op, *done, &bounds);
-            if !self.has_all_room(place, entries, &bounds) {
+            // Those that were slowed down go on when the destage does, which they hurry.
+            if self.volume(place).is_slowed() || !self.has_all_room(place, entries, &bounds) {
                 return;
             }
+            self.volume(place).pay(entries);
             let waiting = self.volume(place).waiting.front_mut().expect("just looked at");
             if let Op::Write { span, data, .. } = &waiting.op {
                 let (span, data, from) = (*span, data.clone(), waiting.done);
@@ -119,6 +121,7 @@ impl<P: Payload> WriteLog<P> {
     /// Whether so many entries have room in the log, and in the write memory. If not, the volume waits
     /// for it.
     fn has_all_room(&mut self, place: u16, entries: u64, bounds: &Bounds) -> bool {
+        let reserve = self.reserve(place);
         let Self { volumes, segments, config, .. } = self;
         let volume = volumes[usize::from(place)].as_ref().expect("a volume at this place");
         // Of what others leave, a part stays free for them.
@@ -126,7 +129,8 @@ impl<P: Payload> WriteLog<P> {
         let within = throttle::within(config, volume.pages + entries, volume.pages + free);
         let fits = within || volume.pages == 0;
         let ranges = volume.records.len().max(volume.zeros.len()) >= bounds.ranges;
-        let has_room = !self.lost && fits && volume.has_room(entries, segments, bounds);
+        let room = volume.has_room(entries, (segments, reserve), bounds);
+        let has_room = !self.lost && fits && room;
         if has_room && self.has_memory(place, entries) {
             return true;
         }
@@ -138,6 +142,21 @@ impl<P: Payload> WriteLog<P> {
         }
         self.short.add(place);
         false
+    }
+
+    /// Free segments that a volume leaves to those that have none: volumes whose back ends are away may hold all
+    /// others, and one with a living back end goes on with a segment. At most half of the log.
+    fn reserve(&self, place: u16) -> u32 {
+        let most = self.segments.all.len() as u32 / 2;
+        let has_none = |volume: &Volume<P>| volume.segments.is_empty();
+        // More are free than are reserved, and a step takes: no need to count.
+        let plenty = self.segments.free_count() > most + 1;
+        let own = self.volumes[usize::from(place)].as_ref().expect("a volume at this place");
+        if plenty || has_none(own) || self.config.mutants.is(Mutant::ReserveTaken) {
+            return 0;
+        }
+        let without = self.volumes.iter().flatten().filter(|of| of.attached && has_none(of));
+        (without.count() as u32).min(most)
     }
 
     /// Appends some blocks of a write: `count` of them, from its `from`th on.

@@ -137,6 +137,8 @@ pub struct WriteLog<P> {
     pub(crate) volumes: Vec<Option<Volume<P>>>,
     /// Stamps of the directory's places.
     pub(crate) stamps: Vec<u64>,
+    /// Slots that could not be read when it was opened.
+    pub(crate) bad: Vec<u32>,
     /// The lowest stamp of what this start writes.
     pub(crate) stamps_from: u64,
     pub(crate) ios: Slab<LogIo>,
@@ -188,6 +190,7 @@ impl<P: Payload> WriteLog<P> {
             segments: Segments::new(segments, opening),
             volumes: (0..VOLUMES_MAX).map(|_| None).collect(),
             stamps,
+            bad: Vec::new(),
             stamps_from,
             ios: Slab::new(),
             asked: Slab::new(),
@@ -433,7 +436,10 @@ impl<P: Payload> WriteLog<P> {
     }
 
     fn control(&mut self, id: RequestId, command: Command) {
-        let silent = matches!(command, Command::Restarted(_) | Command::Acknowledge { .. });
+        let silent = matches!(
+            command,
+            Command::Restarted(_) | Command::Acknowledge { .. } | Command::Slow { .. }
+        );
         if self.lost {
             if !silent {
                 self.answer(id, Err(Refusal::Lost));
@@ -446,7 +452,8 @@ impl<P: Payload> WriteLog<P> {
         if let Command::Drain(place)
         | Command::Remove { place, .. }
         | Command::Restarted(place)
-        | Command::Acknowledge { place, .. } = &command
+        | Command::Acknowledge { place, .. }
+        | Command::Slow { place, .. } = &command
         {
             self.touched.add(place.0);
         }
@@ -460,6 +467,13 @@ impl<P: Payload> WriteLog<P> {
                     self.volumes.get_mut(usize::from(place)).and_then(Option::as_mut)
                 {
                     volume.commits.keep(keeps);
+                }
+            }
+            Command::Slow { place: LogVolumeId(place), slow } => {
+                if let Some(volume) =
+                    self.volumes.get_mut(usize::from(place)).and_then(Option::as_mut)
+                {
+                    volume.slow_down(slow);
                 }
             }
             Command::Drain(place) => self.drain(id, place),

@@ -3,6 +3,8 @@
 /// A deliberate bug.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mutant {
+    /// A volume takes the last free segments, though others have none.
+    ReserveTaken,
     /// A write with FUA does not end its epoch.
     FuaKeepsEpoch,
     /// A flush does not end the epoch.
@@ -125,6 +127,7 @@ pub enum Mutant {
 impl Mutant {
     /// All of them.
     pub const ALL: &[Self] = &[
+        Self::ReserveTaken,
         Self::FuaKeepsEpoch,
         Self::FlushKeepsEpoch,
         Self::EpochsCoalesced,

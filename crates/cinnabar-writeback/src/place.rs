@@ -206,6 +206,11 @@ impl<P: Payload> WriteLog<P> {
         })
     }
 
+    /// Where pages could not be read when it was opened, in bytes.
+    pub fn bad_pages(&self) -> impl Iterator<Item = u64> {
+        self.bad.iter().map(|slot| crate::format::offset_of(*slot))
+    }
+
     /// Identity of the log, drawn when it was formatted.
     pub fn uuid(&self) -> [u8; 16] {
         self.uuid

@@ -351,7 +351,9 @@ impl<P: Payload> WriteLog<P> {
                     run.failed = Some(failure);
                     run.ready.clear();
                 } else if blocks > 0 {
-                    self.volume(place).pace.wrote(blocks, sent, took_ns);
+                    let volume = self.volume(place);
+                    volume.pace.wrote(blocks, sent, took_ns);
+                    volume.earn(blocks);
                 }
             }
             EngineIo::Flush { place } => {

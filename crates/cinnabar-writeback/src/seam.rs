@@ -81,6 +81,15 @@ pub enum Command {
         /// From memory.
         memory: bool,
     },
+    /// From now on writes of a volume get room only as its destage goes on: half as many blocks as the
+    /// back end has taken, so that what is dirty becomes less; or, as at first, as long as there is
+    /// room. Not answered.
+    Slow {
+        /// The volume's place.
+        place: LogVolumeId,
+        /// They are slowed down.
+        slow: bool,
+    },
     /// Make everything durable on the log's device; dirty data stay there. Requests and commands are
     /// refused from now on, also those that wait for room; nothing more is destaged.
     Close,

@@ -19,6 +19,9 @@ use std::collections::VecDeque;
 /// Epochs that begin within this time count as equally old, in ns.
 const AGE_STEP_NS: u64 = 100_000_000;
 
+/// Most half blocks that a volume may append at once while its writers are slowed down: 1 MiB.
+const SLOW_BURST: i64 = 512;
+
 /// A request that waits for room.
 #[derive(Debug)]
 pub(crate) struct Waiting<P> {
@@ -53,6 +56,9 @@ pub(crate) struct Volume<P> {
     pub(crate) pages: u64,
     pub(crate) zeros: ZeroRanges,
     pub(crate) records: VecDeque<RangeRecord>,
+    /// Half blocks that may be appended, while its writers are slowed down; less than nothing after a long
+    /// write.
+    pub(crate) slow: Option<i64>,
     /// Requests that wait for room, in order.
     pub(crate) waiting: VecDeque<Waiting<P>>,
     pub(crate) destage: Destage<P>,
@@ -102,6 +108,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             pages: 0,
             zeros: ZeroRanges::default(),
             records: VecDeque::new(),
+            slow: None,
             waiting: VecDeque::new(),
             destage: Destage::default(),
             pace: Pace::default(),
@@ -123,6 +130,30 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     pub(crate) fn identity(&self) -> Identity {
         let Record { uuid, volume, incarnation, .. } = self.record;
         Identity { uuid, place: volume, incarnation }
+    }
+
+    /// Begins or ends to slow its writers down.
+    pub(crate) fn slow_down(&mut self, slow: bool) {
+        self.slow = slow.then_some(SLOW_BURST);
+    }
+
+    /// Whether its writers have to wait for the destage. A volume of which nothing is dirty waits for nothing.
+    pub(crate) fn is_slowed(&self) -> bool {
+        self.slow.is_some_and(|halves| halves <= 0) && self.is_dirty()
+    }
+
+    /// So many blocks are appended, of ranges at least one.
+    pub(crate) fn pay(&mut self, blocks: u64) {
+        if let Some(halves) = &mut self.slow {
+            *halves -= 2 * blocks.max(1) as i64;
+        }
+    }
+
+    /// The back end has taken so many blocks.
+    pub(crate) fn earn(&mut self, blocks: u64) {
+        if let Some(halves) = &mut self.slow {
+            *halves = (*halves + blocks as i64).min(SLOW_BURST);
+        }
     }
 
     /// Whether the back end lacks anything that was acknowledged, or is about to be.
@@ -147,8 +178,14 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         span.sectors_in(block)
     }
 
-    /// Whether so many entries can be appended without waiting, each with a page of data.
-    pub(crate) fn has_room(&self, entries: u64, segments: &Segments, bounds: &Bounds) -> bool {
+    /// Whether so many entries can be appended without waiting, each with a page of data, and without the last
+    /// `reserve` free segments.
+    pub(crate) fn has_room(
+        &self,
+        entries: u64,
+        (segments, reserve): (&Segments, u32),
+        bounds: &Bounds,
+    ) -> bool {
         if self.drains_first.is_some()
             || self.zeros.len() >= bounds.ranges
             || self.records.len() >= bounds.ranges
@@ -162,7 +199,8 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         // A header for each full chunk, and for a last one.
         let pages = |left: u32| left - left.div_ceil(bounds.entries as u32 + 1);
         let open = u64::from(pages(open).saturating_sub(1));
-        entries <= open + u64::from(segments.free_count()) * u64::from(pages(SEGMENT_PAGES))
+        let free = segments.free_count().saturating_sub(reserve);
+        entries <= open + u64::from(free) * u64::from(pages(SEGMENT_PAGES))
     }
 
     /// Makes sure that there is a chunk of this epoch with room for an entry. Room was checked before.

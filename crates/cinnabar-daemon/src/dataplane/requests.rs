@@ -137,9 +137,11 @@ impl GuestRequest {
         self.late.is_some()
     }
 
-    /// Whether a guest of the volume of this key waits for it.
-    pub(super) const fn is_of_guest(&self, volume: usize) -> bool {
-        self.volume == volume && matches!(self.asker, Origin::Guest(..))
+    /// Whether a guest of the volume of this key waits for it, and it is no read.
+    pub(super) const fn is_change_of_guest(&self, volume: usize) -> bool {
+        self.volume == volume
+            && matches!(self.asker, Origin::Guest(..))
+            && !matches!(self.kind, Kind::Read(_))
     }
 }
 
@@ -214,7 +216,11 @@ impl DataPlane {
     ) {
         let Incoming { ticket, export, command } = request;
         let key = export.0 as usize;
-        let waits = |volume: &Volume| match volume.writes.route() {
+        let reads = matches!(command, Command::Engine(Op::Read { .. }));
+        let route_of = |volume: &Volume| {
+            if reads { volume.writes.read_route() } else { volume.writes.route() }
+        };
+        let waits = |volume: &Volume| match route_of(volume) {
             Route::Wait => true,
             Route::Log(_) if volume.is_renewed() => false,
             // Of one that is to leave as soon as it is attached nothing reaches the back end any more.
@@ -257,7 +263,7 @@ impl DataPlane {
         let (late, in_log, routed) = (None, false, None);
         let mut request =
             GuestRequest { asker, volume: key, kind, arrived, answer_by, late, in_log, routed };
-        let route = volume.writes.route();
+        let route = route_of(volume);
         self.note_answer_by(answer_by);
         let Some(id) = id.filter(|_| route == Route::Engine) else {
             let Route::Log(place) = route else { unreachable!("the others wait") };

@@ -29,7 +29,7 @@ use super::state_folder::{StateFolder, warn_of_one_disk};
 use super::volume::{Change, Recorders, Volume, VolumeIo};
 use super::watch::Watch;
 use super::worker::Worker;
-use super::writes::{self, Halves, OpenFailed, Traffic, Writes};
+use super::writes::{self, Halves, Leaving, OpenFailed, Traffic, Writes};
 use cinnabar_backend::disk::{CacheDisk, Contents, Disk, OpenOptions};
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::{Proof, entropy, memory, port};
@@ -358,6 +358,7 @@ impl DataPlane {
             mode_cause: ModeCause::Opened,
             writes: WriteMode::default(),
             change: Change::None,
+            leaving: Leaving::default(),
             stops: false,
             claim_at,
             claims: None,

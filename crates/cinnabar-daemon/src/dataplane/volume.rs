@@ -6,7 +6,7 @@ use super::migrate::{Door, MoveChange, Moves};
 use super::qos::VolumeQos;
 use super::renewal::Renewal;
 use super::returns::Comparing;
-use super::writes::{Claims, Traffic};
+use super::writes::{Claims, Leaving, Traffic};
 use cinnabar_backend::claim::Location;
 use cinnabar_backend::disk::DiskKind;
 use cinnabar_backend::model::{OpKind, SimModel, SimSpec, Verdict, judge};
@@ -65,6 +65,8 @@ pub(super) struct Volume {
     pub(super) traffic: Traffic,
     /// What is to be done when it has joined or left.
     pub(super) change: Change,
+    /// How far it is on its way out.
+    pub(super) leaving: Leaving,
     /// The stop has told it to leave the log.
     pub(super) stops: bool,
     /// Where its claim is, if it has one.

@@ -44,16 +44,42 @@ fn guests_go_on_until_little_is_left_to_drain() {
     let mut mode = on(true);
     assert_eq!(mode.leave(true, false), Some(Step::Ask(Command::Drain(PLACE))));
     assert_eq!((mode.route(), mode.leave(true, false)), (Route::Log(PLACE), None));
-    assert_eq!((mode.answered(Ok(())), mode.route()), (Step::Hold, Route::Wait));
+    assert_eq!((mode.answered(Ok(()), true), mode.route()), (Step::Hold, Route::Wait));
     assert_eq!(mode.idle(), Step::Ask(Command::Drain(PLACE)));
     let remove = Command::Remove { place: PLACE, discard: false };
-    assert_eq!(mode.answered(Ok(())), Step::Ask(remove.clone()));
-    assert_eq!(mode.answered(Err(Refusal::Busy)), Step::AskLater(remove.clone()));
+    assert_eq!(mode.answered(Ok(()), true), Step::Ask(remove.clone()));
+    assert_eq!(mode.answered(Err(Refusal::Busy), true), Step::AskLater(remove.clone()));
     // A request that was answered as late has written after all.
-    assert_eq!(mode.answered(Err(Refusal::Dirty)), Step::Ask(Command::Drain(PLACE)));
-    assert_eq!(mode.answered(Ok(())), Step::Ask(remove));
-    assert_eq!((mode.answered(Ok(())), mode.route()), (Step::Unclaim, Route::Wait));
+    assert_eq!(mode.answered(Err(Refusal::Dirty), true), Step::Ask(Command::Drain(PLACE)));
+    assert_eq!(mode.answered(Ok(()), true), Step::Ask(remove));
+    assert_eq!((mode.answered(Ok(()), true), mode.route()), (Step::Unclaim, Route::Wait));
     assert_eq!((mode.unclaimed(), mode.route()), (Step::Left(None), Route::Engine));
+}
+
+#[test]
+fn it_is_drained_again_until_little_is_left_and_stays_if_that_does_not_come() {
+    let mut mode = on(true);
+    let drain = Step::Ask(Command::Drain(PLACE));
+    assert_eq!(mode.leave(true, false), Some(drain.clone()));
+    for _ in 0..3 {
+        assert_eq!(
+            (mode.answered(Ok(()), false), mode.route()),
+            (drain.clone(), Route::Log(PLACE))
+        );
+    }
+    assert_eq!(mode.stay(), Some(Step::Stays(Failed::BackEnd)));
+    assert_eq!((mode.route(), mode.changes(), mode.stay()), (Route::Log(PLACE), false, None));
+    // The next try, with its writes held: reads go on.
+    mode.leave(true, false);
+    assert_eq!(mode.answered(Ok(()), true), Step::Hold);
+    assert_eq!((mode.route(), mode.read_route()), (Route::Wait, Route::Log(PLACE)));
+    assert_eq!(mode.idle(), drain);
+    assert_eq!(mode.stay(), Some(Step::Stays(Failed::BackEnd)));
+    // Without guests it is waited for.
+    mode.leave(false, false);
+    assert_eq!(mode.stay(), None);
+    let remove = Command::Remove { place: PLACE, discard: false };
+    assert_eq!(mode.answered(Ok(()), false), Step::Ask(remove));
 }
 
 #[test]
@@ -61,12 +87,12 @@ fn one_that_leaves_for_good_is_drained_or_its_data_are_given_up() {
     let mut mode = on(false);
     assert_eq!(mode.leave(false, false), Some(Step::Ask(Command::Drain(PLACE))));
     let remove = Command::Remove { place: PLACE, discard: false };
-    assert_eq!(mode.answered(Ok(())), Step::Ask(remove));
+    assert_eq!(mode.answered(Ok(()), true), Step::Ask(remove));
     let mut mode = on(false);
     let remove = Command::Remove { place: PLACE, discard: true };
     assert_eq!(mode.leave(false, true), Some(Step::Ask(remove)));
     // Also if the log's device is gone.
-    assert_eq!(mode.answered(Err(Refusal::Lost)), Step::Unclaim);
+    assert_eq!(mode.answered(Err(Refusal::Lost), true), Step::Unclaim);
     assert_eq!(mode.unclaimed(), Step::Left(None));
 }
 
@@ -91,7 +117,7 @@ fn a_refusal_leaves_it_where_it_was() {
     }
     let mut mode = on(false);
     mode.leave(true, false);
-    assert_eq!(mode.answered(Err(Refusal::Damaged)), Step::Stays(Refusal::Damaged.into()));
+    assert_eq!(mode.answered(Err(Refusal::Damaged), true), Step::Stays(Refusal::Damaged.into()));
     assert_eq!(mode.route(), Route::Log(PLACE));
 }
 
@@ -105,7 +131,7 @@ fn a_back_end_that_can_t_be_flushed_keeps_a_volume_out() {
     let failure = cinnabar_engine::Failure::Io(cinnabar_engine::IoError::Io);
     let remove = Command::Remove { place: PLACE, discard: false };
     assert_eq!(mode.flushed(Err(failure)), Step::Ask(remove));
-    assert_eq!(mode.answered(Ok(())), Step::Unclaim);
+    assert_eq!(mode.answered(Ok(()), true), Step::Unclaim);
     assert_eq!(mode.unclaimed(), Step::Left(Some(Failed::Flush(failure))));
 }
 
@@ -115,12 +141,12 @@ fn one_that_is_being_drained_may_be_given_up() {
         let mut mode = on(false);
         mode.leave(served, false);
         if served {
-            assert_eq!(mode.answered(Ok(())), Step::Hold);
+            assert_eq!(mode.answered(Ok(()), true), Step::Hold);
         }
         let remove = Command::Remove { place: PLACE, discard: true };
         assert_eq!(mode.give_up(), Some(Step::Ask(remove)));
         assert_eq!((mode.give_up(), mode.awaits_idle()), (None, false));
-        assert_eq!(mode.answered(Ok(())), Step::Unclaim);
+        assert_eq!(mode.answered(Ok(()), true), Step::Unclaim);
         assert_eq!(mode.unclaimed(), Step::Left(None));
     }
 }

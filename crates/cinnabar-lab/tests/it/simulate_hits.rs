@@ -191,7 +191,10 @@ fn what_can_not_be_simulated_is_said() {
         (&["a.csv", "--jobs", "0"], "from 1 to 1024"),
         (&["a.csv", "--policy", "engine", "--size", "4589"], "smallest cache has 4590 blocks"),
         (&["a.csv", "--policy", "engine", "--size", "4TiB"], "up to 26"),
-        (&["a.csv", "--policy", "engine", "--size", "1GiB", "--writes", "back"], "not write back"),
+        (
+            &["a.csv", "--policy", "engine", "--size", "1GiB", "--writes", "back"],
+            "can't write back",
+        ),
         (&[], "TRACE"),
         (&["none.csv"], "none.csv: cannot read the trace"),
         (&["folder"], "folder: cannot read the trace"),

@@ -9,7 +9,7 @@ use crate::format::directory::Record;
 use crate::format::{SEGMENT_PAGES, offset_of};
 use crate::log::{Config, WriteLog};
 use crate::mutant::{Mutant, Mutants};
-use crate::recover::{Media, OpenError, is_whole, records, superblock, survey};
+use crate::recover::{Media, OpenError, is_overdue, is_whole, records, superblock, survey};
 use crate::slots::checksum_seed;
 use cinnabar_engine::Payload;
 use cinnabar_engine::metadata::MetaPage;
@@ -253,7 +253,12 @@ fn is_there<P: Payload>(
         return Ok(false);
     }
     let mut page = [MetaPage::zeroed()];
-    media.read_pages(offset_of(chunk.slot), &mut page)?;
+    match media.read_pages(offset_of(chunk.slot), &mut page) {
+        Ok(()) => {}
+        Err(error) if is_overdue(&error) => return Err(error.into()),
+        // What the memory has is written over it.
+        Err(_) => return Ok(false),
+    }
     let key = |of: &ChunkHeader| {
         (of.uuid, of.volume, of.incarnation, of.session, of.opening, of.number, of.slot)
     };

@@ -11,7 +11,7 @@ use crate::format::superblock::Superblock;
 use crate::format::{DIRECTORY_PAGE, MARK_PAGE, NOTE_PAGE, SEGMENT_PAGES, offset_of};
 use crate::memory::note;
 use crate::mutant::{Mutant, Mutants};
-use crate::recover::{Headers, Media, OpenError, directory, look_at_each, scan};
+use crate::recover::{BadSlots, Headers, Media, OpenError, directory, look_at_each, scan};
 use crate::slots::checksum_seed;
 use cinnabar_engine::Payload;
 use cinnabar_engine::metadata::MetaPage;
@@ -165,7 +165,9 @@ impl<M> Leveller<'_, M> {
         let mut newest = vec![0; log.segments as usize];
         for (half, volumes) in self.halves.into_iter().zip(&mut found) {
             *volumes = directory::<P>(pages, log.uuid)?.volumes;
-            let openings = scan::<P>(&Lenient(half), of, volumes, mutants, &mut |_| {})?;
+            let mut bad = BadSlots::default();
+            let half = Lenient(half);
+            let openings = scan::<P>(&half, of, volumes, (mutants, &mut bad), &mut |_| {})?;
             for (newest, opening) in newest.iter_mut().zip(openings) {
                 *newest = opening.max(*newest);
             }
@@ -178,7 +180,8 @@ impl<M> Leveller<'_, M> {
                 let is_of = |header: &ChunkHeader| openings.contains(&header.opening);
                 for (half, volumes) in self.halves.into_iter().zip(&mut found) {
                     let (half, slots) = (Lenient(half), slots.clone());
-                    look_at_each::<P>(&half, log.uuid, (slots, &is_of), volumes, mutants);
+                    let how = (mutants, &mut BadSlots::default());
+                    look_at_each::<P>(&half, log.uuid, (slots, &is_of), volumes, how)?;
                 }
             }
         }

@@ -175,17 +175,21 @@ pub(crate) fn read_each<P>(
     pages: &mut [MetaPage],
 ) -> std::io::Result<()> {
     let Err(failed) = media.read_pages(offset, pages) else { return Ok(()) };
-    let overdue = |error: &std::io::Error| error.kind() == std::io::ErrorKind::TimedOut;
-    if overdue(&failed) {
+    if is_overdue(&failed) {
         return Err(failed);
     }
     let mut some = false;
     for (page, at) in pages.iter_mut().zip((offset..).step_by(BLOCK_BYTES as usize)) {
         match media.read_pages(at, std::slice::from_mut(page)) {
             Ok(()) => some = true,
-            Err(error) if overdue(&error) => return Err(error),
+            Err(error) if is_overdue(&error) => return Err(error),
             Err(_) => *page = ChunkHeader::unreadable(),
         }
     }
     if some { Ok(()) } else { Err(failed) }
+}
+
+/// Whether the device does not answer: it must not be asked again. Any other error is of what was to be read.
+pub(crate) fn is_overdue(error: &std::io::Error) -> bool {
+    error.kind() == std::io::ErrorKind::TimedOut
 }

@@ -11,7 +11,7 @@ mod scan;
 mod survey;
 
 pub use begin::open;
-pub(crate) use media::read_each;
 pub use media::{Media, OpenError, format, superblock};
-pub(crate) use scan::{Headers, directory, look_at_each, records, scan};
+pub(crate) use media::{is_overdue, read_each};
+pub(crate) use scan::{BadSlots, Headers, directory, look_at_each, records, scan};
 pub use survey::{Damage, Found, Survey, is_whole, survey};

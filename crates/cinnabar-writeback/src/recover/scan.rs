@@ -1,6 +1,6 @@
 //! Reading the directory, and the headers of all chunks.
 
-use super::media::{Media, OpenError, read_each};
+use super::media::{Media, OpenError, is_overdue, read_each};
 use crate::format::chunk::ChunkHeader;
 use crate::format::directory::Record;
 use crate::format::{SEGMENT_PAGES, VOLUMES_MAX, directory_offset, offset_of};
@@ -73,12 +73,31 @@ pub(crate) fn records<P>(
     Ok(volumes.map(|(place, headers)| (place, headers.record)).collect())
 }
 
+/// Slots that can't be read. What they hold counts as damaged: a header that was durable is missed by those behind
+/// it. One that was written last is missed by nobody, as if it had been torn.
+#[derive(Debug, Default)]
+pub(crate) struct BadSlots(pub(crate) Vec<u32>);
+
+impl BadSlots {
+    /// Takes one down, unless it is rather the device that fails.
+    fn note(&mut self, slot: u32, error: std::io::Error) -> Result<(), OpenError> {
+        if is_overdue(&error) || self.0.len() >= BAD_MAX {
+            return Err(error.into());
+        }
+        self.0.push(slot);
+        Ok(())
+    }
+}
+
+/// With more of them the device is not believed to hold what was written.
+const BAD_MAX: usize = 64;
+
 /// Reads the headers of all chunks; gives the newest opening seen in each segment, 0 for none.
 pub(crate) fn scan<P>(
     media: &impl Media<P>,
     (uuid, segments): ([u8; 16], u32),
     volumes: &mut BTreeMap<u16, Headers>,
-    mutants: Mutants,
+    (mutants, bad): (Mutants, &mut BadSlots),
     at: &mut dyn FnMut(u32),
 ) -> Result<Vec<u64>, OpenError> {
     let mut openings = vec![0; segments as usize];
@@ -88,14 +107,15 @@ pub(crate) fn scan<P>(
         let (mut page, mut opening) = (0, None);
         while page < SEGMENT_PAGES {
             let slot = segment * SEGMENT_PAGES + page;
-            let bytes = pieces.page::<P>(slot)?;
+            let bytes = pieces.page::<P>(slot, bad)?;
             let header = ChunkHeader::decode(bytes).filter(|header| header.slot == slot);
             let Some(header) = header.filter(|header| header.uuid == uuid) else {
                 let was = opening.is_some() || ChunkHeader::was_one(bytes, uuid);
                 pieces.step = SEGMENT_PAGES;
                 if was && !mutants.is(Mutant::HeadersNotSought) {
                     let rest = slot + 1..(segment + 1) * SEGMENT_PAGES;
-                    let seen = look_at_each(media, uuid, (rest, &|_| true), volumes, mutants);
+                    let seen =
+                        look_at_each(media, uuid, (rest, &|_| true), volumes, (mutants, bad))?;
                     *newest = seen.max(*newest);
                 }
                 break;
@@ -132,7 +152,7 @@ impl<'a, M> Pieces<'a, M> {
         Self { media, pages, read: 0..0, step: SEGMENT_PAGES }
     }
 
-    fn page<P>(&mut self, slot: u32) -> Result<&MetaPage, OpenError>
+    fn page<P>(&mut self, slot: u32, bad: &mut BadSlots) -> Result<&MetaPage, OpenError>
     where
         M: Media<P>,
     {
@@ -142,10 +162,16 @@ impl<'a, M> Pieces<'a, M> {
             // What was read is overwritten, whole or in part.
             self.read = 0..0;
             let read = self.media.read_pages(offset_of(slot), &mut self.pages[..count as usize]);
-            if read.is_err() {
+            if let Err(error) = read {
+                if is_overdue(&error) {
+                    return Err(error.into());
+                }
                 // It may be a page of data that can't be read: headers only, then.
                 count = 1;
-                self.media.read_pages(offset_of(slot), &mut self.pages[..1])?;
+                if let Err(error) = self.media.read_pages(offset_of(slot), &mut self.pages[..1]) {
+                    bad.note(slot, error)?;
+                    self.pages[0] = ChunkHeader::unreadable();
+                }
             }
             self.read = slot..slot + count;
         }
@@ -164,13 +190,17 @@ pub(crate) fn look_at_each<P>(
     uuid: [u8; 16],
     (slots, counts): (Range<u32>, &HeaderCounts<'_>),
     volumes: &mut BTreeMap<u16, Headers>,
-    mutants: Mutants,
-) -> u64 {
+    (mutants, bad): (Mutants, &mut BadSlots),
+) -> Result<u64, OpenError> {
     let mut pages = vec![MetaPage::zeroed(); slots.len()];
-    if media.read_pages(offset_of(slots.start), &mut pages).is_err() {
+    if let Err(error) = media.read_pages(offset_of(slots.start), &mut pages) {
+        if is_overdue(&error) {
+            return Err(error.into());
+        }
         // A page that can't be read is as good as one that is damaged.
         for (page, slot) in pages.iter_mut().zip(slots.clone()) {
-            if media.read_pages(offset_of(slot), std::slice::from_mut(page)).is_err() {
+            if let Err(error) = media.read_pages(offset_of(slot), std::slice::from_mut(page)) {
+                bad.note(slot, error)?;
                 *page = MetaPage::zeroed();
             }
         }
@@ -183,7 +213,7 @@ pub(crate) fn look_at_each<P>(
             note(volumes, header, mutants);
         }
     }
-    newest
+    Ok(newest)
 }
 
 pub(crate) fn session_of(header: &ChunkHeader, mutants: Mutants) -> u32 {
@@ -282,7 +312,9 @@ mod tests {
         let chunks = BTreeMap::new();
         let headers = Headers { record, chunks, seen: 0, session: 0, durable: 0 };
         let mut volumes = BTreeMap::from([(0, headers)]);
-        scan(&media, ([1; 16], 2), &mut volumes, Mutants::default(), &mut |_| {})?;
+        let mut bad = BadSlots::default();
+        scan(&media, ([1; 16], 2), &mut volumes, (Mutants::default(), &mut bad), &mut |_| {})?;
+        assert!(bad.0.iter().all(|slot| *slot == media.bad), "{bad:?}");
         Ok((volumes[&0].chunks.len(), media.reads.get()))
     }
 
@@ -294,6 +326,7 @@ mod tests {
         let (chunks, reads) = found(SEGMENT_PAGES + 101).expect("data need not be read");
         assert_eq!(chunks, all);
         assert!(reads > 50, "headers one by one up to there: {reads}");
-        assert!(found(SEGMENT_PAGES + 100).is_err(), "a header that can't be read");
+        let (chunks, _) = found(SEGMENT_PAGES + 100).expect("a header that can't be read");
+        assert_eq!(chunks, all - 1, "those behind it are sought");
     }
 }

@@ -1,8 +1,8 @@
 //! What is on a write log, without writing to it: which chunks of each volume count, and what is
 //! damaged.
 
-use super::media::{Media, OpenError, superblock};
-use super::scan::{Headers, directory, scan};
+use super::media::{Media, OpenError, is_overdue, superblock};
+use super::scan::{BadSlots, Headers, directory, scan};
 use crate::format::chunk::{ChunkHeader, Entry};
 use crate::format::directory::Record;
 use crate::format::superblock::Superblock;
@@ -20,6 +20,8 @@ pub struct Survey {
     pub volumes: Vec<Found>,
     /// Places of which it is not known what they hold: such a log is not opened.
     pub unreadable: Vec<u16>,
+    /// Slots whose pages can't be read: what was written there last, and by nobody relied on, counts as torn.
+    pub bad: Vec<u32>,
     /// The newest stamp of each place.
     pub(super) stamps: Vec<u64>,
     /// The newest opening of a segment.
@@ -75,12 +77,17 @@ pub fn survey<P: Payload>(
     }
     let mut found = directory(media, superblock.uuid)?;
     let device = (superblock.uuid, superblock.segments);
-    let openings = scan(media, device, &mut found.volumes, mutants, at)?;
+    let mut bad = BadSlots::default();
+    let openings = scan(media, device, &mut found.volumes, (mutants, &mut bad), at)?;
     let opening = openings.into_iter().max().unwrap_or(0);
     let volumes = found.volumes.into_values().map(|headers| judge(media, headers, mutants));
     let volumes = volumes.collect::<Result<_, _>>()?;
     let (stamps, unreadable) = (found.stamps, found.unreadable);
-    Ok(Survey { superblock, volumes, unreadable, stamps, opening })
+    if !bad.0.is_empty() {
+        // Of a device that has failed meanwhile nothing is concluded.
+        self::superblock(media)?;
+    }
+    Ok(Survey { superblock, volumes, unreadable, bad: bad.0, stamps, opening })
 }
 
 /// Finds out which chunks of a volume count.
@@ -124,10 +131,10 @@ fn judge<P: Payload>(
     Ok(Found { record, chunks: valid, behind, damage, last, epoch, seen })
 }
 
-/// Whether the data of a chunk are what its header says.
+/// Whether the data of a chunk are what its header says, and can be read.
 ///
 /// # Errors
-/// If the device fails.
+/// If the device does not answer.
 pub fn is_whole<P: Payload>(
     media: &impl Media<P>,
     record: &Record,
@@ -137,7 +144,11 @@ pub fn is_whole<P: Payload>(
     if pages == 0 {
         return Ok(true);
     }
-    let data = media.read_data(crate::format::offset_of(header.slot + 1), pages)?;
+    let data = match media.read_data(crate::format::offset_of(header.slot + 1), pages) {
+        Ok(data) => data,
+        Err(error) if is_overdue(&error) => return Err(error.into()),
+        Err(_) => return Ok(false),
+    };
     let (device, number) = (device_seed(record.uuid), header.number as u32);
     let data_entries = header.entries.iter().filter_map(|entry| match *entry {
         Entry::Data { block, checksum, .. } => Some((block, checksum)),

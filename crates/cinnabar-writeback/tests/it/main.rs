@@ -5,12 +5,14 @@ mod crash;
 mod cuts;
 mod directed;
 mod disk;
+mod edges;
 mod evolve;
 mod guest;
 mod guided;
 mod halves;
 mod host;
 mod joint;
+mod leaving;
 mod look;
 mod memory;
 mod memory_file;
@@ -88,6 +90,7 @@ type Test = fn(Mutants);
 /// Bugs that show where a page of the log's device rots, or two rare things meet: the test that finds
 /// each.
 const FOUND_BY: &[(Mutant, Test)] = &[
+    (Mutant::ReserveTaken, edges::living_volumes_go_on),
     (
         Mutant::RemovedOnce,
         directed::what_was_discarded_does_not_come_back_with_one_page_of_the_directory,
@@ -125,7 +128,7 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::ReadUnverified, 27),
     (Mutant::FlushBeforeCompletion, 1),
     (Mutant::AckBeforeChunk, 3),
-    (Mutant::AckOutOfOrder, 7),
+    (Mutant::AckOutOfOrder, 12),
     (Mutant::FlushUndurable, 3),
     (Mutant::FuaAlone, 3),
     (Mutant::PacedUnordered, 5),

@@ -54,8 +54,6 @@ pub(crate) struct Mirrored {
     rotten: [bool; 2],
     /// Pages that were.
     bad: [BTreeSet<u64>; 2],
-    /// Sectors of it went bad, and may still be: a fill does not write all of a half.
-    spoiled: [bool; 2],
 }
 
 /// What happens to a half between two sessions.
@@ -120,12 +118,9 @@ impl Mirrored {
         let (log, mirror, _) = opened.expect("nothing has happened yet");
         let (done, reads) = (VecDeque::new(), BTreeSet::new());
         let (trouble, old, rotten) = ([None; 2], [None, None], [false; 2]);
-        let (bad, spoiled) = Default::default();
+        let bad = Default::default();
         let settings = of;
-        Some((
-            Self { settings, rng, second, mirror, done, reads, trouble, old, rotten, bad, spoiled },
-            log,
-        ))
+        Some((Self { settings, rng, second, mirror, done, reads, trouble, old, rotten, bad }, log))
     }
 
     /// Which halves hold everything that was ever acknowledged.
@@ -318,7 +313,7 @@ impl World {
                 self.replace(of, half, old);
             }
             Change::Rots => {
-                (of.rotten[half], of.spoiled[half]) = (true, true);
+                of.rotten[half] = true;
                 let ssd = if half == 0 { &self.ssd } else { &of.second };
                 for _ in 0..of.rng.random_range(1..4) {
                     let page = ssd.rot_any(&mut of.rng, &of.bad[other]);
@@ -388,8 +383,6 @@ impl World {
                         Err(error) => return Err(error.to_string()),
                     }
                 }
-                // A header that can't be read may be one that counts.
-                OpenError::Io(_) if gone && of.spoiled[1 - half] => return Ok(None),
                 OpenError::Split if change == Change::Stale => self.replace(of, half, None),
                 error => return Err(error.to_string()),
             }
@@ -412,7 +405,6 @@ impl World {
     }
 
     fn replace(&mut self, of: &mut Mirrored, half: usize, with: Option<Ssd>) {
-        of.spoiled[half] &= with.is_some();
         let with = with.unwrap_or_else(|| self.ssd.beside());
         of.rotten[half] = false;
         of.bad[half].clear();

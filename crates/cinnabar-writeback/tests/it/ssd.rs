@@ -362,9 +362,18 @@ impl Ssd {
         let mut state = self.state.borrow_mut();
         let keep = [0.1, 0.5, 0.9][rng.random_range(0..3)];
         let mut survivors = std::mem::take(&mut state.volatile);
+        // Not drawn: a draw more would move every seed.
+        let writes = state.writes;
+        let is_begun = |page: u64| {
+            page.wrapping_add(writes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 7 == 0
+        };
         for (_, io) in std::mem::take(&mut state.under_way) {
             if let Io::Write(mut write, ..) = io {
                 for (page, bytes) in &mut write.pages {
+                    // The drive had begun with it: it can't be read before it is written again.
+                    if *page >= cinnabar_writeback::format::SEGMENTS_PAGE && is_begun(*page) {
+                        state.unreadable.insert(*page);
+                    }
                     if rng.random_bool(0.2) {
                         let old = state.durable.get(page).cloned().unwrap_or_else(|| vec![0; 4096]);
                         let cut = rng.random_range(0..8) * 512;

@@ -129,6 +129,14 @@ pub enum OfflineError {
         /// Bytes of the volume.
         need: u64,
     },
+    /// Nothing says that it is the volume's own.
+    #[error("{to}: there is no claim of volume {volume:?} to it, so it may not be its back end")]
+    TargetUnclaimed {
+        /// Its address.
+        to: String,
+        /// The volume.
+        volume: String,
+    },
     /// The back end fails.
     #[error("{to}: {message}")]
     TargetIo {
@@ -217,6 +225,10 @@ impl OfflineError {
             Self::Target(error) => error.hint(),
             Self::Claim { hint, .. } | Self::LogHalf { hint, .. } => hint,
             Self::TargetSmall { .. } => "name the volume's own back end, or one of its size",
+            Self::TargetUnclaimed { .. } => {
+                "name the claim with --claim (of an exclusive volume it is in the daemon's state folder), or say \
+                 --copy: the log keeps the writes then"
+            }
             Self::TargetIo { .. } => {
                 "what was written until then is recorded: mend the back end and run the command again"
             }

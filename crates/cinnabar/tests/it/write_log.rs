@@ -169,16 +169,21 @@ fn what_the_guest_wrote_reaches_the_back_end_and_the_claim_says_so() {
     assert!(again["claim_released"].is_string() && is_released(), "{again}");
     assert!(fs::read(left.site.path("vm1.raw")).expect("the disk") == left.image);
 
-    // Without a claim it may be a copy: the place stays.
-    let ended = rescue(&left, "vm2", "vm2.raw");
-    assert!(ended.code == Some(0) && ended.stderr.contains("may be a copy"), "{ended:?}");
-    let report = check(&left, 0);
-    assert_eq!(
-        (&report["volumes"][0]["dirty_chunks"], &report["next_start"]["kind"]),
-        (&0.into(), &"cold".into())
-    );
-    let ended = rescue(&left, "vm2", "vm2.raw");
-    assert!(ended.stdout.contains("nothing was written"), "{ended:?}");
+    // Without a claim it may be any disk: nothing is written.
+    let before = fs::read(left.site.path("vm2.raw")).expect("the disk");
+    refused(&rescue(&left, "vm2", "vm2.raw"), "there is no claim of volume \"vm2\" to it");
+    assert!(fs::read(left.site.path("vm2.raw")).expect("the disk") == before);
+    // A copy gets them, and the log keeps them.
+    let args = ["cache", "writeback", "w.log", "--volume", "vm2", "--to", "vm2.raw", "--copy"];
+    for _ in 0..2 {
+        let ended = left.site.run(&args);
+        assert!(
+            ended.code == Some(0) && ended.stderr.contains("has the writes still"),
+            "{ended:?}"
+        );
+        assert_eq!(check(&left, 0)["volumes"][0]["dirty_chunks"], 1);
+        assert_eq!(fs::read(left.site.path("vm2.raw")).expect("the disk")[..4096], [9; 4096]);
+    }
 }
 
 #[test]
@@ -299,7 +304,8 @@ fn damage_is_told_and_nothing_of_it_is_written() {
     assert!(dumped.contains("status=damaged"), "{dumped}");
     assert!(log_bytes(&left) == before, "nothing was written");
     // The other volume is not concerned.
-    left.site.ask(&["cache", "writeback", "w.log", "--volume", "vm2", "--to", "vm2.raw"]);
+    let args = ["cache", "writeback", "w.log", "--volume", "vm2", "--to", "vm2.raw", "--copy"];
+    left.site.ask(&args);
     flip(SEGMENTS + 100);
 
     // Both records of a place, then a file that was cut short: what it holds is not known.
@@ -339,6 +345,11 @@ fn what_a_killed_daemon_has_acknowledged_is_rescued_and_served_again() {
     drop(client);
     assert!(fs::read(site.path("vm1.raw")).expect("the disk") != image, "no flush has covered it");
     assert!(site.path("vm1.raw.cinnabar-claim").exists());
+    // First on a copy, as a careful operator does: the disk itself lacks nothing because of that.
+    fs::copy(site.path("vm1.raw"), site.path("copy.raw")).expect("it is copied");
+    let args = ["cache", "writeback", "w.log", "--volume", "vm1", "--to", "copy.raw", "--copy"];
+    site.ask(&args);
+    assert!(fs::read(site.path("copy.raw")).expect("the copy") == image);
     let args = ["cache", "writeback", "w.log", "--volume", "vm1", "--to", "file:vm1.raw"];
     let told = site.ask(&args);
     assert!(told.contains("it has everything now") && told.contains("released"), "{told}");
@@ -388,6 +399,7 @@ fn halves_are_told_apart_from_what_is_none() {
     assert!(said.contains("counts alone already"), "{said}");
     let marks = left.site.ask(&["cache", "dump", "w.log", "--what", "superblock"]);
     assert!(marks.contains("mark page=1 status=good state=alone"), "{marks}");
+    claim_it(&left, false);
     let args = ["cache", "writeback", "w.log", "--mirror", "foreign", "--volume", "vm 1"];
     let ended = left.site.run(&[&args[..], &["--to", "file:vm1.raw"]].concat());
     assert_eq!(ended.code, Some(0), "{ended:?}");

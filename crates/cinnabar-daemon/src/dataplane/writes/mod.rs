@@ -9,6 +9,7 @@ mod attach;
 mod claims;
 mod commands;
 mod halves;
+mod leaving;
 mod memory;
 mod mirrored;
 mod mode;
@@ -18,6 +19,7 @@ mod status;
 pub(super) use cinnabar_config::status::traffic::Traffic;
 pub(super) use claims::{ClaimPlace, Claimed, Claims, Known};
 pub(super) use halves::Halves;
+pub(super) use leaving::Leaving;
 pub(super) use open::{OpenFailed, open};
 
 use super::plane::DataPlane;
@@ -68,6 +70,9 @@ pub(super) struct Running {
     told_lost: bool,
     /// When it was last told how long reads of back ends take.
     told_misses: Instant,
+    /// Volumes that leave while their guests go on, and when they were last looked at.
+    leaving: Vec<usize>,
+    looked_at_leaving: Instant,
 }
 
 /// What the log asks the engines for while they don't have the volume yet.
@@ -222,6 +227,7 @@ impl DataPlane {
         for (_, asked, command) in due {
             running.ask(asked, command);
         }
+        self.look_at_leaving(now);
     }
 
     /// Says how long reads of back ends took, about as often as that decides on the pace of a destage.

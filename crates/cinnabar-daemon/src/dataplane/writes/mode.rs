@@ -41,7 +41,12 @@ impl DataPlane {
             Step::Attach => self.attach_at_log(subject),
             // It is answered once it has joined.
             Step::Serve => self.attach_to_engines(key, None),
-            Step::Hold => self.settle_writes(now, key),
+            Step::Hold => {
+                if self.volumes[key].writes.leaves() {
+                    self.holds_to_leave(now, key);
+                }
+                self.settle_writes(now, key);
+            }
             Step::Flush if self.has_late_requests(key) => {
                 self.flushed_to_join(now, key, Err(Failure::Io(IoError::TimedOut)));
             }
@@ -142,7 +147,8 @@ impl DataPlane {
         result: Result<(), Refusal>,
     ) {
         if let Some(key) = self.key_of(subject) {
-            let step = self.volumes[key].writes.answered(result);
+            let little = self.little_is_left(now, key);
+            let step = self.volumes[key].writes.answered(result, little);
             self.write_step(now, key, step);
         }
     }
@@ -167,7 +173,7 @@ impl DataPlane {
     /// Goes on with a volume whose requests wait, if none of them is under way.
     pub(in super::super) fn settle_writes(&mut self, now: Instant, key: usize) {
         let awaits = self.volumes.get(key).is_some_and(|volume| volume.writes.awaits_idle());
-        if awaits && !self.requests.iter().any(|(_, request)| request.is_of_guest(key)) {
+        if awaits && !self.requests.iter().any(|(_, request)| request.is_change_of_guest(key)) {
             let step = self.volumes[key].writes.idle();
             self.write_step(now, key, step);
         }
@@ -275,6 +281,7 @@ impl DataPlane {
         if self.volumes[key].writes.place().is_some() {
             // It has its limit again.
             self.set_destages(now, key, true);
+            self.slow_down(key, false);
         }
         let volume = &mut self.volumes[key];
         if !has_place {
@@ -340,6 +347,7 @@ impl DataPlane {
         let step = self.volumes[key].writes.leave(served, discard)?;
         self.volumes[key].change = change;
         self.hurry_destage(now, key);
+        self.begins_to_leave(now, key, served);
         self.write_step(now, key, step);
         Some(())
     }
@@ -365,6 +373,10 @@ fn explain(failed: &Failed) -> CommandError {
     match failed {
         Failed::Claim(reason) => CommandError::new(CommandErrorKind::Busy, reason, ""),
         Failed::Log(refusal) => refused(*refusal),
+        Failed::BackEnd => {
+            let hint = "set the mode again once the back end is well";
+            CommandError::new(CommandErrorKind::Busy, failed.to_string(), hint)
+        }
         Failed::Flush(failure) => {
             let message = format!("flushing the back end failed: {failure}");
             CommandError::new(CommandErrorKind::Io, message, "see the daemon's log")

@@ -176,6 +176,12 @@ impl DataPlane {
                 StartError::new(StartErrorKind::Resources, Subject::Cache, message, hint)
             })?;
         }
+        for offset in log.bad_pages() {
+            tracing::warn!(
+                offset,
+                "a page of the write log can't be read: what was written there last may be lost"
+            );
+        }
         for place in log.places() {
             let Some(status) = log.status(place).filter(|status| status.dirty_bytes > 0) else {
                 continue;
@@ -196,6 +202,8 @@ impl DataPlane {
             later: Vec::new(),
             going: Vec::new(),
             given_up: Vec::new(),
+            leaving: Vec::new(),
+            looked_at_leaving: Instant::default(),
             told_lost: false,
             told_misses: Instant::default(),
         }));

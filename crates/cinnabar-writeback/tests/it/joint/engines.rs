@@ -129,7 +129,9 @@ impl World {
         let past = bug == Some(Bug::EngineBeforeLog) && !volume.joined && !volume.serves
             || bug == Some(Bug::LeftUnheld) && volume.mode.leaves();
         let passes = self.settings.bug == Some(Bug::LossPassesThrough) && self.log.is_lost();
-        match volume.mode.route() {
+        let reads = matches!(op, Op::Read { .. });
+        let route = if reads { volume.mode.read_route() } else { volume.mode.route() };
+        match route {
             Route::Log(_) if passes && volume.phase() == Phase::Serving => {
                 return self.ask_engines(Asker::Guest(key), key, id, op);
             }

@@ -130,7 +130,8 @@ impl World {
                 self.do_step(key, step)
             }
             LogAsker::Step(key) => {
-                let step = self.volumes[key].mode.answered(result.map(drop));
+                let little = self.little_is_left(key)?;
+                let step = self.volumes[key].mode.answered(result.map(drop), little);
                 self.do_step(key, step)
             }
             LogAsker::Close => {

@@ -66,6 +66,10 @@ fn is_wrong(seed: u64, of: Bug, with: bool) -> bool {
         (settings.base.restart, settings.base.crash) = (0.03, 0.0);
         (settings.late, settings.backend_fails, settings.flush_fails) = (0.0, 0.0, 0.0);
     }
+    if of == Bug::JoinedBesideLate {
+        // Rare: a volume joins while a write that was answered as late is under way.
+        (settings.late, settings.change, settings.base.crash) = (0.03, 0.03, 0.0);
+    }
     run_with(seed, &settings).is_err()
 }
 
@@ -106,24 +110,24 @@ fn no_seed_shows_the_whole_to_be_wrong() {
 /// The first seed that finds each bug. After a change of the simulation they are found again with
 /// `CINNABAR_SEARCH=1`, or one of them with its name.
 const FOUND_AT: &[(Bug, u64)] = &[
-    (Bug::RestartNotPassedOn, 3),
+    (Bug::RestartNotPassedOn, 18),
     (Bug::RequestsReordered, 5),
     (Bug::EngineBeforeLog, 4),
     (Bug::CopyKept, 1),
     (Bug::FailedFlushRepeated, 21),
     (Bug::JoinedUnflushed, 3),
-    (Bug::JoinedUnheld, 8),
-    (Bug::LeftUnheld, 1),
-    (Bug::LeftUndrained, 1),
+    (Bug::JoinedUnheld, 31),
+    (Bug::LeftUnheld, 3),
+    (Bug::LeftUndrained, 3),
     (Bug::FlushNotPassedOn, 1),
     (Bug::OpenedUnflushed, 62),
     (Bug::LostRangesKept, 3),
     (Bug::EarlyDropped, 10),
     (Bug::RestartPassedOnOnce, 59),
-    (Bug::JoinedBesideLate, 1693),
+    (Bug::JoinedBesideLate, 2973),
     (Bug::EarlyReordered, 21),
     (Bug::RenewedUntold, 40),
-    (Bug::LateCountsAsDone, 2),
+    (Bug::LateCountsAsDone, 21),
     (Bug::LateNotTold, 2),
     (Bug::CacheUnverified, 3),
     (Bug::LossPassesThrough, 139),

@@ -6,12 +6,16 @@ use super::world::{Asker, LogAsker, World};
 use crate::host::Hosted;
 use crate::world::Checked;
 use cinnabar_driver::write_mode::{Route, Step};
-use cinnabar_engine::{Failure, IoError, Op};
-use cinnabar_writeback::Command;
+use cinnabar_engine::{Failure, IoError, Op, RequestId};
+use cinnabar_writeback::{Command, Event};
 use rand::RngExt;
 
 /// Until the log is asked again to let go of a volume of which something is under way, in ns.
 const AGAIN_AFTER_NS: u64 = 100_000;
+/// What a volume that leaves may have dirty when its writes are held.
+const LITTLE_BYTES: u64 = 4 * 4096;
+/// Most drains of one, each of which leaves less.
+const DRAINS_MAX: u32 = 200;
 
 impl World {
     /// A volume goes the way that the operator wants, unless it is on its way already.
@@ -27,7 +31,13 @@ impl World {
             }
             (Route::Log(_), false) => {
                 self.counts.note("leaves");
-                volume.mode.leave(true, false)
+                volume.drains = 0;
+                let step = volume.mode.leave(true, false);
+                if let Some(place) = volume.mode.place() {
+                    let command = Command::Slow { place, slow: true };
+                    self.log_events.push_back(Event::Control(RequestId(u64::MAX), command));
+                }
+                step
             }
             _ => None,
         };
@@ -131,15 +141,34 @@ impl World {
         if self.volumes[key].serves { self.change_mode(key) } else { Ok(()) }
     }
 
+    /// A drain has ended: whether little was written meanwhile.
+    pub(super) fn little_is_left(&mut self, key: usize) -> Result<bool, String> {
+        let place = self.volumes[key].mode.place();
+        let status = place.and_then(|place| self.log.status(place));
+        let volume = &mut self.volumes[key];
+        volume.drains += 1;
+        if volume.drains > DRAINS_MAX {
+            return Err("a volume never leaves".to_owned());
+        }
+        let little = status.is_none_or(|status| status.dirty_bytes <= LITTLE_BYTES);
+        if !little {
+            self.counts.note("drains again");
+        }
+        Ok(little)
+    }
+
     /// Goes on with a volume whose requests wait, if none of them is under way.
     pub(super) fn settle_mode(&mut self, key: usize) -> Checked {
         let volume = &self.volumes[key];
         let joins = volume.mode.awaits_idle() && !volume.mode.leaves();
         let unheld = joins && self.has(Bug::JoinedUnheld);
-        if volume.mode.awaits_idle() && (volume.asked.len() == volume.held.len() || unheld) {
+        let changes =
+            volume.asked.values().filter(|asked| !matches!(asked.op, Op::Read { .. })).count();
+        let held = volume.held.iter().filter(|(_, op)| !matches!(op, Op::Read { .. })).count();
+        if volume.mode.awaits_idle() && (changes == held || unheld) {
             let mut step = self.volumes[key].mode.idle();
             if self.has(Bug::LeftUndrained) && self.volumes[key].mode.leaves() {
-                step = self.volumes[key].mode.answered(Ok(()));
+                step = self.volumes[key].mode.answered(Ok(()), true);
             }
             return self.do_step(key, step);
         }

@@ -46,6 +46,8 @@ pub(super) struct Volume {
     /// The mode that the operator wants is write-back.
     pub(super) wanted: bool,
     pub(super) mode: WriteMode,
+    /// Drains so far of one that leaves.
+    pub(super) drains: u32,
     /// It has joined the log, and not left it: the newest that was acknowledged may be there and nowhere
     /// else.
     pub(super) joined: bool,
@@ -82,6 +84,7 @@ impl Volume {
             held: VecDeque::new(),
             wanted,
             mode: WriteMode::default(),
+            drains: 0,
             joined: false,
             serves: false,
             undecided: false,

@@ -3,7 +3,7 @@
 
 use super::Watcher;
 use crate::offline::OfflineError;
-use crate::offline::write_log::{Remembered, Rescued, open_with_memory, rescue};
+use crate::offline::write_log::{Remembered, Rescued, Target, open_with_memory, rescue};
 use cinnabar_backend::claim::{Location, path_beside};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::spec::Place;
@@ -23,13 +23,15 @@ use std::time::Duration;
     after_help = "Writes what the volume has in the log and its back end does not have, in the guest's \
     order, with a flush after each epoch: at every moment the back end is a state that the guest's file \
     system recovers from. Interrupted, it goes on where it was when it is run again.\n\
-    Stop the daemon first. The volume's place in the log goes. The claim beside the back end stays, and says \
+    Stop the daemon first. What has no claim of the volume is refused, for it may be another disk; with --copy the \
+    log keeps the writes, and the volume is served from its own back end as before. Else its place in the log goes. The claim beside the back end stays, and says \
     from then on that the writes are there: the next daemon that serves the disk drops what its cache has of \
     it, and then the claim.\n\n\
     Examples:\n  \
     cinnabar cache check /var/lib/cinnabar/write.log\n  \
     cinnabar cache writeback /var/lib/cinnabar/write.log --volume vm1 --to file:/srv/nfs/vm1.raw\n  \
-    cinnabar cache writeback write.log --volume vm1 --to nbd:tcp:storage:10809:vm1 --json"
+    cinnabar cache writeback write.log --volume vm1 --to nbd:tcp:storage:10809:vm1 --json\n  \
+    cinnabar cache writeback write.log --volume vm1 --to copy.raw --copy"
 )]
 pub(in crate::cli) struct Args {
     /// The write log: a file or a block device
@@ -43,6 +45,10 @@ pub(in crate::cli) struct Args {
     /// Its back end, as in the configuration; or a path, or an NBD URI
     #[arg(long, value_name = "BACKEND")]
     to: String,
+    /// It is a copy of the volume's disk: the log keeps the writes, so that its back end gets them, too [default: it
+    /// is the back end, and has its claim]
+    #[arg(long, conflicts_with = "claim")]
+    copy: bool,
     /// Where the claim of the back end is [default: beside a file, PATH.cinnabar-claim; beside an RBD image, an object in its pool]
     #[arg(long, value_name = "PATH")]
     claim: Option<PathBuf>,
@@ -62,13 +68,9 @@ pub(in crate::cli) struct Args {
 /// A daemon that was killed a moment ago holds its locks until its last write has landed.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 
-/// A cache believes its blocks of an exclusive volume, whatever was written behind its back.
-const COLD_NOTE: &str = "note: if the volume is exclusive, make its cache cold before it is served again: \
-    cinnabar cache repair --cold DEVICE";
-
-/// The daemon has always made a claim.
-const CLAIM_NOTE: &str = "note: no claim was found, so this may be a copy of the volume's disk; if not, name \
-    the claim with --claim";
+/// Nothing was taken out of the log.
+const COPY_NOTE: &str = "note: the write log has the writes still, and brings them to the volume's own back end when \
+    that is served";
 
 /// Runs it.
 pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
@@ -89,7 +91,8 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     let missing = log.missing.clone();
     // Which volumes there are is told before a back end is asked for anything.
     if let Err(error) = log.volume(&args.volume) {
-        let old = claim.as_ref().map(|location| log.release_old_claim(&args.volume, location));
+        let own = claim.as_ref().filter(|_| !args.copy);
+        let old = own.map(|location| log.release_old_claim(&args.volume, location));
         if old.transpose()? != Some(true) {
             return Err(error.into());
         }
@@ -98,7 +101,8 @@ pub(in crate::cli) fn run(args: &Args) -> Result<(), Failure> {
     }
     let options = OpenOptions { lock_wait: LOCK_WAIT, ..OpenOptions::default() };
     let to = Disk::open_backend(&spec, &options).map_err(OfflineError::Target)?;
-    let done = rescue(log, &args.volume, Arc::new(to), claim.as_ref(), &mut line);
+    let kind = if args.copy { Target::Copy } else { Target::BackEnd(claim.as_ref()) };
+    let done = rescue(log, &args.volume, Arc::new(to), kind, &mut line);
     drop(line);
     let done = done.map_err(|error| match error {
         // It is worth trying again.
@@ -149,11 +153,8 @@ fn tell(args: &Args, done: Rescued, claim: Option<Location>) -> Result<(), Failu
     }
     let mut stderr = std::io::stderr().lock();
     // If stderr is gone, the guide says it, too.
-    if !done.claim_released {
-        let _gone = writeln!(stderr, "{CLAIM_NOTE}");
-    }
-    if done.chunks > 0 && !done.claim_released {
-        let _gone = writeln!(stderr, "{COLD_NOTE}");
+    if args.copy {
+        let _gone = writeln!(stderr, "{COPY_NOTE}");
     }
     Ok(())
 }

@@ -82,6 +82,10 @@ impl Looked<'_> {
         for place in unreadable {
             findings.add(format!("place {place} of the directory: both records are damaged"));
         }
+        for slot in survey.as_ref().map_or(&[][..], |survey| &survey.bad) {
+            let offset = cinnabar_writeback::format::offset_of(*slot);
+            findings.add(format!("the page at byte {offset} can't be read"));
+        }
         for found in found {
             if let Some(damage) = found.damage {
                 findings.add(format!("volume {:?}: {damage}", found.record.name));

@@ -23,13 +23,22 @@ pub struct Rescued {
     pub claim_released: bool,
 }
 
-/// Brings the dirty data of a volume to `to`. If that has a claim, at `claim`, the volume's place in the
-/// log goes, and the claim says from then on that the writes came past every cache. Without a claim the
-/// place stays: the log can't tell whether `to` is the volume's own back end or a copy.
+/// What the writes of a volume are brought to.
+#[derive(Clone, Copy, Debug)]
+pub enum Target<'a> {
+    /// Its back end, with its claim at this place. Once the writes are there, the volume's place in the log goes,
+    /// and the claim says from then on that they came past every cache.
+    BackEnd(Option<&'a Location>),
+    /// A copy: the log keeps the writes, so that the back end gets them, too.
+    Copy,
+}
+
+/// Brings the dirty data of a volume to `to`.
 ///
 /// # Errors
 /// If the log has no such volume, its dirty data are damaged, `to` is too small or claimed by another
-/// log, or either device fails. What was destaged until then is recorded.
+/// log, has no claim though it is to be the back end, or either device fails. What was destaged until then
+/// is recorded, but of a copy.
 ///
 /// # Panics
 /// If something is dirty after the drain.
@@ -37,7 +46,7 @@ pub fn rescue(
     open: OpenLog,
     volume: &str,
     to: Arc<Disk>,
-    claim: Option<&Location>,
+    kind: Target<'_>,
     watch: &mut impl Watch,
 ) -> Result<Rescued, OfflineError> {
     let found = open.volume(volume)?;
@@ -53,9 +62,17 @@ pub fn rescue(
     if have < need {
         return Err(OfflineError::TargetSmall { to: target, have, need });
     }
+    let (place, chunks) = (LogVolumeId(found.record.volume), found.chunks.len());
+    let (claim, is_copy) = match kind {
+        Target::BackEnd(claim) => (claim, false),
+        Target::Copy => (None, true),
+    };
     let claimed = claim.map(|location| own_claim(location, &open, found.record.incarnation));
     let claimed = claimed.transpose()?.flatten();
-    let (place, chunks) = (LogVolumeId(found.record.volume), found.chunks.len());
+    if claimed.is_none() && chunks > 0 && !is_copy {
+        // Of another disk the log would forget writes that this one lacks.
+        return Err(OfflineError::TargetUnclaimed { to: target, volume: volume.to_owned() });
+    }
     let pages = found.chunks.iter().map(|header| u64::from(header.data_pages()));
     let (of, size_bytes) = (pages.sum(), found.record.size_bytes);
 
@@ -70,6 +87,9 @@ pub fn rescue(
         refusal => OfflineError::WriteLog { device: device.clone(), message: refusal.to_string() },
     };
     let mut session = Session::new(log, disk, Some((to, place))).map_err(io)?;
+    if is_copy {
+        session.keep_log();
+    }
     // A volume is destaged once it was attached since the log was opened.
     let attach = Command::Attach { name: volume.to_owned(), size_bytes, incarnation: 0 };
     session.carry_out(attach).map_err(refused)?;

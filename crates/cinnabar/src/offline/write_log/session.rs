@@ -7,7 +7,7 @@ use cinnabar_backend::work::{Work, translate};
 use cinnabar_backend::{Disk, FileId, Job, JobOp, Memory};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
 use cinnabar_engine::{
-    Answer, Failure, IoDone, IoError, IoId, Op, Payload, RequestId, Slice, Slices,
+    Answer, Failure, IoDone, IoError, IoId, IoOp, Op, Payload, RequestId, Slice, Slices,
 };
 use cinnabar_writeback::{Action, Command, Done, EngineId, Event, LogVolumeId, Refusal, WriteLog};
 use std::collections::VecDeque;
@@ -37,6 +37,8 @@ pub struct Session {
     answers: Vec<(RequestId, Result<Done, Refusal>)>,
     /// The first error of the back end.
     failed: Option<rustix::io::Errno>,
+    /// Nothing is written to the log's devices.
+    keeps_log: bool,
 }
 
 /// Where the log's writes go.
@@ -97,7 +99,13 @@ impl Session {
             replies: Vec::new(),
             answers: Vec::new(),
             failed: None,
+            keeps_log: false,
         })
+    }
+
+    /// What is destaged from now on is not recorded: the log stays as it is.
+    pub(super) fn keep_log(&mut self) {
+        self.keeps_log = true;
     }
 
     /// The log.
@@ -238,7 +246,14 @@ impl Session {
 
     /// What is to be done on the log's devices, and what has been.
     fn carry_out_log_io(&mut self) {
-        let out = self.device.take();
+        let mut out = self.device.take();
+        if self.keeps_log {
+            let changes = |op: &IoOp<Memory>| matches!(op, IoOp::WriteMeta { .. } | IoOp::Flush);
+            for (half, id, _) in out.ios.extract_if(.., |(_, _, op)| changes(op)) {
+                self.device.done(half, IoDone::new(id, Ok(())));
+            }
+            out.done.extend(self.device.take().done);
+        }
         self.events.extend(out.done.into_iter().map(Event::LogDone));
         for (half, id, op) in out.ios {
             let (_, Work::Port(op)) = translate(op) else {

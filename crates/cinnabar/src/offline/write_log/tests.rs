@@ -3,6 +3,7 @@
 use super::*;
 use crate::offline::check::CheckOptions;
 use cinnabar_backend::Memory;
+use cinnabar_backend::claim::{Claim, Location};
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan};
 use cinnabar_engine::{Answer, Op, Payload};
 use cinnabar_writeback::WriteLog;
@@ -49,6 +50,15 @@ impl Site {
         let survey = self.open().survey;
         assert!(survey.volumes.iter().all(|found| found.damage.is_none()));
         survey.volumes.iter().map(|found| found.chunks.len()).sum()
+    }
+
+    /// A claim of the volume, beside the disk.
+    fn claim(&self) -> Location {
+        let location = Location::File(self.path("claim"));
+        let uuid = self.open().survey.superblock.uuid;
+        let claim = Claim::new(uuid, &self.path("log"), "vm1", 77);
+        location.write(&claim).expect("it is claimed");
+        location
     }
 
     fn target(&self) -> Arc<Disk> {
@@ -110,7 +120,18 @@ fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() 
         assert!(Site::read(&mut session, place) == site.model, "after round {round}");
     }
     assert!(site.dirty() > 0);
-    let rescued = rescue(site.open(), "vm1", site.target(), None, &mut ()).expect("it is drained");
+    let dirty = site.dirty();
+    let error = rescue(site.open(), "vm1", site.target(), Target::BackEnd(None), &mut ())
+        .expect_err("nothing says that it is its own");
+    assert!(error.to_string().contains("no claim"), "{error}");
+    std::fs::copy(site.path("disk"), site.path("copy")).expect("it is copied");
+    let copy = Disk::open(&site.path("copy"), &OpenOptions::default()).expect("it opens");
+    rescue(site.open(), "vm1", Arc::new(copy), Target::Copy, &mut ()).expect("it is drained");
+    assert!(std::fs::read(site.path("copy")).expect("it is read") == site.model);
+    assert_eq!(site.dirty(), dirty, "the log keeps them");
+    let claim = site.claim();
+    let kind = Target::BackEnd(Some(&claim));
+    let rescued = rescue(site.open(), "vm1", site.target(), kind, &mut ()).expect("it is drained");
     assert!(rescued.blocks > 0 && rescued.writes > 0);
     assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
     assert_eq!(site.dirty(), 0);
@@ -127,9 +148,11 @@ fn a_target_that_is_too_small_and_a_volume_that_is_not_there_are_refused() {
     drop(session);
     std::fs::write(site.path("small"), vec![0; 8192]).expect("it is written");
     let small = Disk::open(&site.path("small"), &OpenOptions::default()).expect("it opens");
-    let error = rescue(site.open(), "vm1", Arc::new(small), None, &mut ()).expect_err("too small");
+    let error =
+        rescue(site.open(), "vm1", Arc::new(small), Target::Copy, &mut ()).expect_err("too small");
     assert!(error.to_string().contains("8192"), "{error}");
-    let error = rescue(site.open(), "vm2", site.target(), None, &mut ()).expect_err("not there");
+    let error =
+        rescue(site.open(), "vm2", site.target(), Target::Copy, &mut ()).expect_err("not there");
     assert!(error.to_string().contains("vm2"), "{error}");
 }
 
@@ -274,8 +297,9 @@ fn a_half_is_not_used_alone_before_the_operator_says_so() {
             let opened = open_with_memory((&other, mirror.as_deref()), &Remembered::Noted, &mut ());
             let opened = opened.expect("it counts alone");
             assert_eq!(opened.missing.is_some(), mirror.is_some());
-            let done = rescue(opened, "vm1", site.target(), None, &mut ()).expect("it is drained");
-            assert_eq!(done.blocks > 0, mirror.is_none(), "the second one has nothing to do");
+            let done =
+                rescue(opened, "vm1", site.target(), Target::Copy, &mut ()).expect("it is drained");
+            assert!(done.blocks > 0, "the log keeps them");
             assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
         }
     }
@@ -304,7 +328,11 @@ fn both_halves_are_rescued_and_stay_halves() {
     drop(image);
 
     let opened = both(&site).expect("they belong together");
-    rescue(opened, "vm1", site.target(), None, &mut ()).expect("it is drained");
+    let location = Location::File(site.path("claim"));
+    let claim = Claim::new(opened.survey.superblock.uuid, paths[0], "vm1", 77);
+    location.write(&claim).expect("it is claimed");
+    let kind = Target::BackEnd(Some(&location));
+    rescue(opened, "vm1", site.target(), kind, &mut ()).expect("it is drained");
     assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
     let report = check_mirrored(paths, options, &mut ()).expect("it is checked");
     assert!(report.halves.iter().all(|half| half.next_start == "member"), "{:?}", report.halves);
@@ -335,7 +363,7 @@ fn a_check_says_what_a_start_makes_of_a_copy_and_of_an_empty_half() {
     let (log, empty) = (site.path("log"), site.path("empty"));
     let opened = open_with_memory((&log, Some(&empty)), &Remembered::Noted, &mut ());
     let opened = opened.expect("the other one counts");
-    rescue(opened, "vm1", site.target(), None, &mut ()).expect("it is drained");
+    rescue(opened, "vm1", site.target(), Target::Copy, &mut ()).expect("it is drained");
     let bytes = std::fs::read(empty).expect("it is read");
     assert!(bytes.iter().all(|byte| *byte == 0));
 }
@@ -356,6 +384,6 @@ fn halves_that_are_rotten_in_different_places_are_one_log() {
     }
     let opened = both(&site).expect("they have everything together");
     assert!(opened.survey.volumes.iter().all(|found| found.damage.is_none()));
-    rescue(opened, "vm1", site.target(), None, &mut ()).expect("it is drained");
+    rescue(opened, "vm1", site.target(), Target::Copy, &mut ()).expect("it is drained");
     assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
 }

@@ -1,0 +1,96 @@
+//! What stands beside the log: back ends that are away for good, sectors that can't be read.
+
+use crate::rig::Rig;
+use cinnabar_writeback::mutant::Mutants;
+use cinnabar_writeback::{Command, Config, Done, Event, LogVolumeId};
+
+/// Ends requests of this volume's back end only, and all I/O of the log.
+fn settle_only(rig: &mut Rig, place: LogVolumeId) {
+    for _ in 0..20_000 {
+        rig.settle_log();
+        if rig.disks.get(&place).is_some_and(|disk| disk.under_way() > 0) {
+            let ended = rig.disks.get_mut(&place).and_then(|disk| disk.end(0));
+            let (id, answer) = ended.expect("the first waits for nothing");
+            rig.apply(Event::EngineDone(id, Ok(answer)));
+            continue;
+        }
+        let Some(at) = rig.wake.take().filter(|at| at.0 < 3_600_000_000_000) else { return };
+        rig.now = rig.now.max(at);
+        rig.apply(Event::Wake);
+    }
+}
+
+/// Writes that a volume with a living back end has answered, while those of so many others are away for good.
+fn answered_beside(dead: u64, config: Config) -> usize {
+    let mut rig = Rig::new(config);
+    let healthy = rig.attach("healthy", 16_384, 100);
+    let away: Vec<_> = (0..dead).map(|n| rig.attach(&format!("dead{n}"), 16_384, n + 1)).collect();
+    let first = rig.write(healthy, 1, 1, 1);
+    let drained = rig.control(Command::Drain(healthy));
+    settle_only(&mut rig, healthy);
+    assert!(rig.ok(first) && rig.answers.get(&drained) == Some(&Ok(Done::Nothing)));
+    for place in &away {
+        for n in 0..80 {
+            rig.write(*place, n * 100, 100, n + 1);
+            rig.settle_log();
+        }
+    }
+    // More than a segment, in all.
+    let mut answered = 0;
+    for n in 0..12 {
+        let id = rig.write(healthy, n * 100, 100, n + 2);
+        settle_only(&mut rig, healthy);
+        answered += usize::from(rig.ok(id));
+    }
+    answered
+}
+
+pub(crate) fn living_volumes_go_on(mutants: Mutants) {
+    let config = Config { destage_after_ns: 1_000_000, mutants, ..Config::default() };
+    // Half of the eight segments is for volumes that have none.
+    for dead in 1..4 {
+        assert_eq!(answered_beside(dead, config), 12, "with {dead} back ends away");
+    }
+}
+
+#[test]
+fn a_volume_with_a_living_back_end_goes_on_while_others_are_away() {
+    living_volumes_go_on(Mutants::default());
+}
+
+#[test]
+fn a_sector_that_can_not_be_read_costs_at_most_what_it_held() {
+    for (what, page) in [
+        ("the first page of a free segment", 768 + 5 * 256),
+        ("a page of data of a write that a power cut interrupted", 768 + 256 + 1),
+        ("the header of a chunk of b", 768 + 256),
+    ] {
+        let config = Config { destage_after_ns: u64::MAX / 2, ..Config::default() };
+        let mut rig = Rig::new(config);
+        let (a, b) = (rig.attach("a", 64, 1), rig.attach("b", 64, 2));
+        rig.write(a, 1, 1, 7);
+        let flushed = rig.submit(a, cinnabar_engine::Op::Flush);
+        rig.settle_log();
+        assert!(rig.ok(flushed), "it is durable");
+        rig.write(b, 1, 1, 8);
+        rig.settle_log();
+        rig.ssd.spoil(page);
+        rig.reopen().unwrap_or_else(|error| panic!("{what}: {error}"));
+        let a = rig.attach("a", 64, 1);
+        assert_eq!(rig.read(a, 1, 1), [Some(7)], "{what}");
+    }
+}
+
+#[test]
+fn a_device_that_fails_is_not_taken_for_an_empty_one() {
+    let mut rig = Rig::new(Config::default());
+    let a = rig.attach("a", 64, 1);
+    rig.write(a, 1, 1, 7);
+    rig.settle_log();
+    for segment in 0..8 {
+        for page in 0..256 {
+            rig.ssd.spoil(768 + segment * 256 + page);
+        }
+    }
+    assert!(rig.reopen().is_err(), "no page of it can be read");
+}
