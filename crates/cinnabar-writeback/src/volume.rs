@@ -145,14 +145,14 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     /// So many blocks are appended, of ranges at least one.
     pub(crate) fn pay(&mut self, blocks: u64) {
         if let Some(halves) = &mut self.slow {
-            *halves -= 2 * blocks.max(1) as i64;
+            *halves -= 2 * blocks.max(1).cast_signed();
         }
     }
 
     /// The back end has taken so many blocks.
     pub(crate) fn earn(&mut self, blocks: u64) {
         if let Some(halves) = &mut self.slow {
-            *halves = (*halves + blocks as i64).min(SLOW_BURST);
+            *halves = (*halves + blocks.cast_signed()).min(SLOW_BURST);
         }
     }
 

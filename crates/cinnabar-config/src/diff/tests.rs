@@ -214,7 +214,7 @@ fn only_what_is_asked_for_changes() {
     };
     assert_eq!(change, expected);
     assert_eq!(volume_keys(&old, &then), ["share_max"]);
-    let (change, then) = change_of(&LIVE_VOLUME_KEYS, &old, &new);
+    let (change, then) = change_of(LIVE_VOLUME_KEYS, &old, &new);
     assert_eq!(change.qos, Some(new.qos));
     assert_eq!(volume_keys(&then, &new), Vec::<&str>::new());
     assert_eq!(change_of(&[], &old, &new), (VolumeChange::default(), old));

@@ -187,7 +187,7 @@ impl ShardSet {
         match thread {
             0 => work(&mut data_thread.io_table),
             thread => {
-                self.workers[thread - 1].order(move |hands| work(&mut hands.data_thread.io_table))
+                self.workers[thread - 1].order(move |hands| work(&mut hands.data_thread.io_table));
             }
         }
     }

@@ -364,9 +364,8 @@ impl Ssd {
         let mut survivors = std::mem::take(&mut state.volatile);
         // Not drawn: a draw more would move every seed.
         let writes = state.writes;
-        let is_begun = |page: u64| {
-            page.wrapping_add(writes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 32 & 7 == 0
-        };
+        let is_begun =
+            |page: u64| page.wrapping_add(writes).wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 61 == 0;
         for (_, io) in std::mem::take(&mut state.under_way) {
             if let Io::Write(mut write, ..) = io {
                 for (page, bytes) in &mut write.pages {

@@ -123,7 +123,7 @@ impl IoTable {
             for one in passed.drain(..) {
                 match one {
                     Admission::Begins(place, io) => {
-                        self.begin_parked(now, QosPlace { group, place }, io)
+                        self.begin_parked(now, QosPlace { group, place }, io);
                     }
                     Admission::GivenUp(io) => self.give_up_parked(&io),
                     Admission::Elsewhere(thread, turn) => {
