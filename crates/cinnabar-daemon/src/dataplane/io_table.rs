@@ -428,7 +428,7 @@ impl ShardIo<Memory> for ShardDoors<'_> {
             None => self.said.push(ThreadEvent::Reply(shard, reply)),
             Some(own) if own == self.thread => self.back.push(Returned::Reply(reply)),
             Some(other) => {
-                self.letters.push((other, ThreadMessage::Returned(Returned::Reply(reply))))
+                self.letters.push((other, ThreadMessage::Returned(Returned::Reply(reply))));
             }
         }
     }

@@ -7,7 +7,7 @@ use super::{OpenLog, Session};
 use crate::offline::{OfflineError, Watch};
 use cinnabar_backend::Disk;
 use cinnabar_backend::claim::{Claim, ClaimError, ClaimErrorKind, Location};
-use cinnabar_writeback::{Command, Config, LogVolumeId, Refusal};
+use cinnabar_writeback::{Command, Config, LogVolumeId, Refusal, Status};
 use std::sync::Arc;
 
 /// What a rescue has done.
@@ -31,6 +31,20 @@ pub enum Target<'a> {
     BackEnd(Option<&'a Location>),
     /// A copy: the log keeps the writes, so that the back end gets them, too.
     Copy,
+}
+
+impl<'a> Target<'a> {
+    /// Its claim of this incarnation of the volume, if it is there.
+    fn claim(
+        self,
+        open: &OpenLog,
+        incarnation: u64,
+    ) -> Result<Option<(&'a Location, Claim)>, OfflineError> {
+        match self {
+            Self::BackEnd(Some(location)) => own_claim(location, open, incarnation),
+            Self::BackEnd(None) | Self::Copy => Ok(None),
+        }
+    }
 }
 
 /// Brings the dirty data of a volume to `to`.
@@ -63,12 +77,8 @@ pub fn rescue(
         return Err(OfflineError::TargetSmall { to: target, have, need });
     }
     let (place, chunks) = (LogVolumeId(found.record.volume), found.chunks.len());
-    let (claim, is_copy) = match kind {
-        Target::BackEnd(claim) => (claim, false),
-        Target::Copy => (None, true),
-    };
-    let claimed = claim.map(|location| own_claim(location, &open, found.record.incarnation));
-    let claimed = claimed.transpose()?.flatten();
+    let is_copy = matches!(kind, Target::Copy);
+    let claimed = kind.claim(&open, found.record.incarnation)?;
     if claimed.is_none() && chunks > 0 && !is_copy {
         // Of another disk the log would forget writes that this one lacks.
         return Err(OfflineError::TargetUnclaimed { to: target, volume: volume.to_owned() });
@@ -93,22 +103,13 @@ pub fn rescue(
     // A volume is destaged once it was attached since the log was opened.
     let attach = Command::Attach { name: volume.to_owned(), size_bytes, incarnation: 0 };
     session.carry_out(attach).map_err(refused)?;
-    let id = session.command(Command::Drain(place));
-    let drained = loop {
-        session.turn().map_err(io)?;
-        let status = session.log().status(place).unwrap_or_default();
-        watch.at("blocks written", status.destaged_blocks.min(of), of);
-        if let Some(answer) = session.answer(id) {
-            answer.map_err(refused)?;
-            break status;
+    let drained = drain(&mut session, place, of, watch).map_err(|error| match error {
+        Undrained::Log(error) => io(error),
+        Undrained::Refused(refusal) => refused(refusal),
+        Undrained::Target(errno) => {
+            OfflineError::TargetIo { to: target.clone(), message: errno.to_string() }
         }
-        if status.damaged {
-            return Err(refused(Refusal::Damaged));
-        }
-        if let Some(errno) = session.failed() {
-            return Err(OfflineError::TargetIo { to: target, message: errno.to_string() });
-        }
-    };
+    })?;
     assert_eq!(drained.dirty_bytes, 0, "a drained volume has nothing that is dirty");
     // Without its claim a place in the log would say that others may have written the back end. The log
     // is still locked: nothing can be added to it meanwhile.
@@ -123,6 +124,37 @@ pub fn rescue(
         writes: drained.destaged_writes,
         claim_released: claimed.is_some(),
     })
+}
+
+/// Why a volume could not be drained.
+enum Undrained {
+    Log(std::io::Error),
+    Refused(Refusal),
+    Target(rustix::io::Errno),
+}
+
+/// Brings all that is dirty to the back end: at most `of` blocks.
+fn drain(
+    session: &mut Session,
+    place: LogVolumeId,
+    of: u64,
+    watch: &mut impl Watch,
+) -> Result<Status, Undrained> {
+    let id = session.command(Command::Drain(place));
+    loop {
+        session.turn().map_err(Undrained::Log)?;
+        let status = session.log().status(place).unwrap_or_default();
+        watch.at("blocks written", status.destaged_blocks.min(of), of);
+        if let Some(answer) = session.answer(id) {
+            return answer.map(|_| status).map_err(Undrained::Refused);
+        }
+        if status.damaged {
+            return Err(Undrained::Refused(Refusal::Damaged));
+        }
+        if let Some(errno) = session.failed() {
+            return Err(Undrained::Target(errno));
+        }
+    }
 }
 
 /// Gives up the place of a drained volume.
