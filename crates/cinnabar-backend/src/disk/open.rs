@@ -114,6 +114,12 @@ impl Disk {
         let stat = fstat(&fd).map_err(failed)?;
         let stat_fs = rustix::fs::fstatfs(&fd).map_err(failed)?;
         let kind = disk_kind(path, &stat)?;
+        if kind == DiskKind::Block
+            && !options.read_only
+            && ioctl::is_read_only(&fd).map_err(failed)?
+        {
+            return Err(DiskError::new(path, DiskErrorKind::ReadOnly));
+        }
         let size_bytes = match kind {
             DiskKind::Block => ioctl::size_bytes(&fd).map_err(failed)?,
             DiskKind::File | DiskKind::Server => stat.st_size.cast_unsigned(),

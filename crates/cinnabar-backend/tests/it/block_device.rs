@@ -74,6 +74,18 @@ fn devices_are_measured_read_and_written() {
     });
 }
 
+/// A write-protected LUN, a snapshot: in write-back mode writes would be acknowledged that can never reach it.
+#[test]
+fn a_device_that_is_set_read_only_is_not_opened_for_writing() {
+    let Some(device) = Loop::new(512) else { return };
+    let set = Command::new("blockdev").arg("--setro").arg(&device.device).status();
+    assert!(set.expect("util-linux is there").success());
+    let error = Disk::open(&device.device, &OpenOptions::default()).expect_err("it is read-only");
+    assert!(matches!(error.kind, DiskErrorKind::ReadOnly), "{error}");
+    let options = OpenOptions { read_only: true, ..OpenOptions::default() };
+    assert_eq!(Disk::open(&device.device, &options).expect("it is read").size_bytes(), SIZE);
+}
+
 #[test]
 fn devices_are_zeroed_and_trimmed() {
     each(|mode, _, device| {
