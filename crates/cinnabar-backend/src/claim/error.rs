@@ -33,6 +33,11 @@ pub enum ClaimErrorKind {
     /// Not a file.
     #[error("it is not a regular file")]
     WrongKind,
+    /// The file beside it has so many names (hard links): by another one the claim would not be found.
+    #[error(
+        "the file beside it has {0} names (hard links), and would have a claim by one of them only"
+    )]
+    Names(u64),
     /// What is to be written would not be read again.
     #[error("it can't be written as text: {}", .0.escape_debug())]
     Unfit(String),
@@ -72,6 +77,9 @@ impl ClaimError {
             }
             ClaimErrorKind::Damaged(_) | ClaimErrorKind::WrongKind => {
                 "look at it; remove it only if no write log of any host has writes of this volume"
+            }
+            ClaimErrorKind::Names(_) => {
+                "remove the other links, or set claim to one path for every host that serves the file"
             }
             ClaimErrorKind::Version(_) => "use the release that made it",
             ClaimErrorKind::Unfit(_) => {

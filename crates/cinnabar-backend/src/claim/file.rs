@@ -12,14 +12,22 @@ use std::path::{Path, PathBuf};
 /// What a claim's name has behind that of the back end.
 const SUFFIX: &str = ".cinnabar-claim";
 
-/// Where the claim of a back end in a file is: `vm1.raw.cinnabar-claim` beside `vm1.raw`. Links are
-/// followed: a disk has one claim, whatever it is called. A block device has no folder that other
+/// Where the claim of a back end in a file is: `vm1.raw.cinnabar-claim` beside `vm1.raw`. Symbolic links are
+/// followed, and a file with hard links is not claimed: a disk has one claim, whatever it is called. A block device has no folder that other
 /// hosts see: its claim needs a path of its own.
 pub fn path_beside(backend: &Path) -> PathBuf {
     let real = fs::canonicalize(backend).or_else(|_| std::path::absolute(backend));
     let mut path = real.unwrap_or_else(|_| backend.to_owned()).into_os_string();
     path.push(SUFFIX);
     path.into()
+}
+
+/// How many names the file has beside which a claim is. `None`: there is no such file.
+fn names_of_disk(claim: &Path) -> Option<u64> {
+    use std::os::unix::{ffi::OsStrExt, fs::MetadataExt};
+    let disk = claim.as_os_str().as_bytes().strip_suffix(SUFFIX.as_bytes())?;
+    let found = fs::metadata(std::ffi::OsStr::from_bytes(disk)).ok()?;
+    found.is_file().then_some(found.nlink())
 }
 
 /// The claim at a path, if there is one.
@@ -56,6 +64,9 @@ pub(super) fn read(path: &Path) -> Result<Option<Claim>, ClaimError> {
 pub(super) fn write(path: &Path, claim: &Claim) -> Result<(), ClaimError> {
     let bytes = render(claim).map_err(|kind| ClaimError::new(path, kind))?;
     let is_there = is_own(path, claim)?;
+    if let Some(names) = names_of_disk(path).filter(|names| *names > 1 && !is_there) {
+        return Err(ClaimError::new(path, ClaimErrorKind::Names(names)));
+    }
     let new = new_path(path, claim);
     let made = make(&new, &bytes).and_then(|()| {
         if is_there {

@@ -262,6 +262,22 @@ fn a_disk_has_one_claim_whatever_it_is_called() {
 }
 
 #[test]
+fn a_disk_with_two_names_is_not_claimed_by_one_of_them() {
+    let folder = folder();
+    let (disk, other) = (folder.path().join("vm1.raw"), folder.path().join("other.raw"));
+    fs::write(&disk, "x").expect("it is written");
+    fs::hard_link(&disk, &other).expect("a link");
+    let path = path_beside(&disk);
+    assert!(matches!(kind(write(&path, &claim(1, 5))), ClaimErrorKind::Names(2)));
+    // By a path that every host is told it is found.
+    write(&folder.path().join("claim"), &claim(1, 5)).expect("it is made");
+    fs::remove_file(other).expect("it goes");
+    write(&path, &claim(1, 5)).expect("it has one name");
+    fs::hard_link(&disk, folder.path().join("later")).expect("a link");
+    write(&path, &claim(1, 5)).expect("it is there already");
+}
+
+#[test]
 fn a_claim_says_which_host_and_when() {
     let claim = Claim::new([1; 16], Path::new("log"), "vm1", 3);
     assert!(!claim.host.is_empty() && claim.device.is_absolute());
