@@ -3,7 +3,10 @@
 use super::error::{ClaimError, ClaimErrorKind};
 use super::record::Claim;
 use super::text::{BYTES_MAX, parse, render};
-use rustix::fs::{CWD, FileType, Mode, OFlags, RenameFlags, fstat, fsync, open, renameat_with};
+use rustix::fs::{
+    AtFlags, CWD, FileType, Mode, OFlags, RenameFlags, StatxFlags, fstat, fsync, open,
+    renameat_with, statx,
+};
 use rustix::io::Errno;
 use std::fs::{self, File};
 use std::io::{Read, Write};
@@ -35,6 +38,11 @@ fn names_of_disk(claim: &Path) -> Option<u64> {
 /// # Errors
 /// If there is something else, or it can't be read: then it is not known whose the volume is.
 pub(super) fn read(path: &Path) -> Result<Option<Claim>, ClaimError> {
+    // An NFS client believes that there is none for as long as it believes the folder's attributes: they are asked
+    // for again. What is wrong with the folder shows in what follows.
+    if let Some(folder) = path.parent() {
+        let _attributes = statx(CWD, folder, AtFlags::STATX_FORCE_SYNC, StatxFlags::CTIME);
+    }
     // Without waiting: a pipe has no end to wait for.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK;
     let file = match open(path, flags, Mode::empty()) {
