@@ -263,6 +263,7 @@ fn what_can_not_be_done_is_refused_in_one_line() {
 #[test]
 fn damage_is_told_and_nothing_of_it_is_written() {
     let left = left();
+    claim_it(&left, false);
     let file = FileOptions::new().read(true).write(true).open(left.site.path("w.log"));
     let file = file.expect("it is there");
     let flip = |at: u64| {
