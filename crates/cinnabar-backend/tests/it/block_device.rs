@@ -20,12 +20,17 @@ struct Loop {
 
 impl Loop {
     fn new(sector_bytes: u32) -> Option<Self> {
+        Self::with(sector_bytes, &[])
+    }
+
+    fn with(sector_bytes: u32, more: &[&str]) -> Option<Self> {
         let folder = folders().pop().expect("there is one");
         let file = folder.path().join("loop.img");
         std::fs::write(&file, pattern(SIZE as usize, 1)).expect("a file");
         let output = Command::new("losetup")
             .args(["--find", "--show", "--direct-io=on", "--sector-size"])
             .arg(sector_bytes.to_string())
+            .args(more)
             .arg(&file)
             .output();
         match output {
@@ -77,9 +82,8 @@ fn devices_are_measured_read_and_written() {
 /// A write-protected LUN, a snapshot: in write-back mode writes would be acknowledged that can never reach it.
 #[test]
 fn a_device_that_is_set_read_only_is_not_opened_for_writing() {
-    let Some(device) = Loop::new(512) else { return };
-    let set = Command::new("blockdev").arg("--setro").arg(&device.device).status();
-    assert!(set.expect("util-linux is there").success());
+    // `blockdev --setro` would last longer than the loop device does.
+    let Some(device) = Loop::with(512, &["--read-only"]) else { return };
     let error = Disk::open(&device.device, &OpenOptions::default()).expect_err("it is read-only");
     assert!(matches!(error.kind, DiskErrorKind::ReadOnly), "{error}");
     let options = OpenOptions { read_only: true, ..OpenOptions::default() };
