@@ -3,7 +3,7 @@
 //! All sockets of a volume belong to one thread: its guests' requests run there, or go from there to
 //! the first thread ([`guests`](super::guests)). Volumes that are reached at one address are served by
 //! one thread, which has the listener. With several threads the first one serves none of them, except
-//! volumes with a `peer`; a daemon with a write log has its first thread serve them all, for the log is
+//! volumes with `migrate_peer`; a daemon with a write log has its first thread serve them all, for the log is
 //! there.
 
 use super::data_thread::{Returned, ThreadMessage};
