@@ -17,7 +17,7 @@ struct Ratchet {
 /// Crates of the workspace, the tools beside them included.
 const CRATES: usize = 25;
 /// Lines of Rust that production compiles, tests left out.
-const LINES: usize = 201_200;
+const LINES: usize = 201_300;
 /// Part of a maximum that may lie idle, in percent, before it must be lowered.
 const SLACK_PERCENT: usize = 1;
 

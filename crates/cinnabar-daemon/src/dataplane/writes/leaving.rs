@@ -1,7 +1,7 @@
 //! A volume leaves the write log while its guest goes on: drained until little is left, and held for that only.
 //!
 //! Guests are slowed down meanwhile, so each drain is shorter than the one before. They are held once a drain
-//! took [`DRAIN_LITTLE`], or [`LITTLE_BYTES`] are left. Writes that the back end does not take, for so long that
+//! took [`DRAIN_LITTLE_NS`], or [`LITTLE_BYTES`] are left. Writes that the back end does not take, for so long that
 //! their guest would notice, end the try: the volume stays in write-back mode, and the status says so.
 
 use crate::dataplane::clock::after;
