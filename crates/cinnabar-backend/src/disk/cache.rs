@@ -285,7 +285,8 @@ fn create(path: &Path, options: &CacheOptions) -> Result<Option<Disk>, DiskError
         Ok(mut disk) => {
             disk.size_bytes = size.into();
             disk.fresh = Some(Fresh::of(&disk));
-            sync_folder(path);
+            // Without its name the cache merely starts cold.
+            let _best_effort = sync_folder(path);
             Ok(Some(disk))
         }
         Err(error) => {
@@ -393,14 +394,14 @@ pub(super) fn whole_pages(path: &Path, size: u64) -> Result<u64, DiskError> {
     }
 }
 
-/// Makes the new name itself durable; best effort, since without it the cache merely starts cold.
-fn sync_folder(path: &Path) {
+/// Makes a new name itself durable.
+pub(super) fn sync_folder(path: &Path) -> Result<(), DiskError> {
     let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    if let Ok(fd) = rustix::fs::open(
-        folder.unwrap_or(Path::new(".")),
-        OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC,
-        Mode::empty(),
-    ) {
-        let _ = fsync(fd.as_fd());
+    let folder = folder.unwrap_or(Path::new("."));
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, Mode::empty()).and_then(fsync) {
+        // Folders of some network file systems have nothing to sync: the server has the name.
+        Ok(()) | Err(Errno::INVAL) => Ok(()),
+        Err(errno) => Err(DiskError::from_errno(folder, "sync", errno)),
     }
 }

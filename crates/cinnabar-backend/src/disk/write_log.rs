@@ -3,7 +3,7 @@
 //! What is on it are writes that were acknowledged and that no back end has: nothing here ever
 //! formats a device that holds anything, and there is no `--force`.
 
-use super::cache::{allocate, describe, first_data, open_or_create, whole_pages};
+use super::cache::{allocate, describe, first_data, open_or_create, sync_folder, whole_pages};
 use super::error::{DiskError, DiskErrorKind};
 use super::open::OpenOptions;
 use super::{CacheOptions, Disk, DiskKind, blocking};
@@ -37,6 +37,10 @@ pub fn open_write_log(
     let open = options.clone();
     let options = CacheOptions { size_bytes, open, ..CacheOptions::default() };
     let (mut disk, is_new) = open_or_create(path, &options)?;
+    if is_new {
+        // It will be the only copy of writes that were acknowledged.
+        sync_folder(path)?;
+    }
     disk.serve_as_cache();
     let superblock = recognise(&disk)?;
     if superblock.is_none() && disk.kind() == DiskKind::File && !is_new {

@@ -3,6 +3,7 @@
 
 use super::client::Client;
 use super::rig::{MIB, Rig, both, on_threads, pattern};
+use super::vhost::Guest;
 use cinnabar_config::messages::{CommandErrorKind, IoMode, Message, VolumeChange};
 use std::time::{Duration, Instant};
 
@@ -76,6 +77,26 @@ fn hits_are_held_to_a_guests_own_limit_and_those_of_a_neighbour_are_not() {
         set(&rig, 0, 0);
         assert!(answers(&mut held, 30, 4096).iter().all(Result::is_ok));
         assert!(from.elapsed() < Duration::from_secs(15), "{:?}", from.elapsed());
+        assert!(rig.stop().clean);
+    });
+}
+
+#[test]
+fn so_are_those_of_a_virtual_machine() {
+    on_threads(|_| {
+        let mut rig = rig(IoMode::Auto, 50);
+        let socket = rig.path("held.vhost");
+        let volume = &mut rig.config.volumes[0];
+        (volume.nbd, volume.vhost_user) = (None, Some(socket.clone()));
+        rig.start();
+        let mut guest = Guest::start(&socket);
+        let from = Instant::now();
+        for _ in 0..51 {
+            assert_eq!(guest.read(8, 512), pattern(4096, 512));
+        }
+        lasted(from, 1.0);
+        assert!(waited(&rig) > 0);
+        drop(guest);
         assert!(rig.stop().clean);
     });
 }
