@@ -29,17 +29,22 @@ pub(super) fn lost_host() -> Result<()> {
     let mut expected = vec![0; DISK as usize];
     // What is acknowledged from now on is in the write log only.
     cluster.freeze(true)?;
-    for write in 0..WRITES {
-        let (offset, data) = (write * 2 * 4096, noise(4096, write));
-        guest.write(offset, &data)?;
-        expected[offset as usize..][..4096].copy_from_slice(&data);
-    }
-    guest.flush()?;
-    let status = daemon.glance()?;
-    let dirty = status.volume("vm1")?["write_back"]["dirty_bytes"].as_u64();
-    daemon.crash()?;
+    let frozen = || -> Result<Option<u64>> {
+        for write in 0..WRITES {
+            let (offset, data) = (write * 2 * 4096, noise(4096, write));
+            guest.write(offset, &data)?;
+            expected[offset as usize..][..4096].copy_from_slice(&data);
+        }
+        guest.flush()?;
+        let status = daemon.glance()?;
+        daemon.crash()?;
+        Ok(status.volume("vm1")?["write_back"]["dirty_bytes"].as_u64())
+    };
+    let dirty = frozen();
+    // Other tests have the cluster, too.
     cluster.freeze(false)?;
-    ensure!(dirty > Some(WRITES / 2 * 4096), "the cluster was quicker: {}", status.0);
+    let dirty = dirty?;
+    ensure!(dirty > Some(WRITES / 2 * 4096), "the cluster was quicker: {dirty:?}");
     cluster.wait_for(SLOW)?;
     ensure!(claims(cluster)? == 1, "no claim was there before the host was lost");
 
