@@ -9,8 +9,8 @@
 // They panic where stdout or stderr can't be written.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
-#[cfg(feature = "cli")]
 pub mod chart;
+#[cfg(feature = "cli")]
 pub mod cli;
 mod error;
 mod failure;
