@@ -35,7 +35,7 @@ const ROUNDS_WITH_THREADS: u64 = 9;
 const ROUNDS_WHILE_EVICTING: u64 = 10;
 const ROUNDS_WHILE_EVICTING_MAX: u64 = 60;
 /// More than a third of the cache.
-const EVICTED_BLOCKS_MIN: u64 = 3000;
+const EVICTED_BLOCKS_MIN: u64 = 1500;
 /// Everything fits several times, so that what is missing after a crash was not evicted.
 const CACHE_WITH_ROOM: u64 = 384 * MIB;
 /// A third of what guests use.
