@@ -34,7 +34,7 @@ const ROUNDS_WITH_THREADS: u64 = 9;
 /// So many at least, and as many more as a slow machine needs to evict enough.
 const ROUNDS_WHILE_EVICTING: u64 = 10;
 const ROUNDS_WHILE_EVICTING_MAX: u64 = 60;
-/// More than a third of the cache.
+/// More than a sixth of the cache.
 const EVICTED_BLOCKS_MIN: u64 = 1500;
 /// Everything fits several times, so that what is missing after a crash was not evicted.
 const CACHE_WITH_ROOM: u64 = 384 * MIB;
