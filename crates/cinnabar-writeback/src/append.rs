@@ -121,7 +121,12 @@ impl<P: Payload> WriteLog<P> {
     /// Whether so many entries have room in the log, and in the write memory. If not, the volume waits
     /// for it.
     fn has_all_room(&mut self, place: u16, entries: u64, bounds: &Bounds) -> bool {
-        let reserve = self.reserve(place);
+        let fits_open = self.volumes[usize::from(place)]
+            .as_ref()
+            .expect("a volume at this place")
+            .has_room(entries, (&self.segments, u32::MAX), bounds);
+        // Looked up only where another segment is needed.
+        let reserve = if fits_open { 0 } else { self.reserve(place) };
         let Self { volumes, segments, config, .. } = self;
         let volume = volumes[usize::from(place)].as_ref().expect("a volume at this place");
         // Of what others leave, a part stays free for them.

@@ -80,7 +80,7 @@ pub(crate) struct BadSlots(pub(crate) Vec<u32>);
 
 impl BadSlots {
     /// Takes one down, unless it is rather the device that fails.
-    fn note(&mut self, slot: u32, error: std::io::Error) -> Result<(), OpenError> {
+    pub(super) fn note(&mut self, slot: u32, error: std::io::Error) -> Result<(), OpenError> {
         if is_overdue(&error) || self.0.len() >= BAD_MAX {
             return Err(error.into());
         }

@@ -80,7 +80,8 @@ pub fn survey<P: Payload>(
     let mut bad = BadSlots::default();
     let openings = scan(media, device, &mut found.volumes, (mutants, &mut bad), at)?;
     let opening = openings.into_iter().max().unwrap_or(0);
-    let volumes = found.volumes.into_values().map(|headers| judge(media, headers, mutants));
+    let all = found.volumes.into_values();
+    let volumes = all.map(|headers| judge(media, headers, (mutants, &mut bad)));
     let volumes = volumes.collect::<Result<_, _>>()?;
     let (stamps, unreadable) = (found.stamps, found.unreadable);
     if !bad.0.is_empty() {
@@ -94,7 +95,7 @@ pub fn survey<P: Payload>(
 fn judge<P: Payload>(
     media: &impl Media<P>,
     headers: Headers,
-    mutants: Mutants,
+    (mutants, bad): (Mutants, &mut BadSlots),
 ) -> Result<Found, OpenError> {
     let Headers { record, mut chunks, seen, session: newest, durable } = headers;
     let (mut last, mut epoch) = (record.retired, record.retired_epoch);
@@ -109,7 +110,13 @@ fn judge<P: Payload>(
         let chunk = chunks.remove(&(number, session));
         let whole = match &chunk {
             Some(header) if number > durable && !mutants.is(Mutant::TornChunkBelieved) => {
-                is_whole(media, &record, header)?
+                match check_data(media, &record, header) {
+                    Ok(whole) => whole,
+                    Err(error) => {
+                        bad.note(header.slot + 1, error)?;
+                        false
+                    }
+                }
             }
             Some(_) => true,
             None => false,
@@ -140,15 +147,23 @@ pub fn is_whole<P: Payload>(
     record: &Record,
     header: &ChunkHeader,
 ) -> Result<bool, OpenError> {
+    match check_data(media, record, header) {
+        Err(error) if is_overdue(&error) => Err(error.into()),
+        found => Ok(found.unwrap_or(false)),
+    }
+}
+
+/// The same; an error if they can't be read.
+fn check_data<P: Payload>(
+    media: &impl Media<P>,
+    record: &Record,
+    header: &ChunkHeader,
+) -> std::io::Result<bool> {
     let pages = header.data_pages();
     if pages == 0 {
         return Ok(true);
     }
-    let data = match media.read_data(crate::format::offset_of(header.slot + 1), pages) {
-        Ok(data) => data,
-        Err(error) if is_overdue(&error) => return Err(error.into()),
-        Err(_) => return Ok(false),
-    };
+    let data = media.read_data(crate::format::offset_of(header.slot + 1), pages)?;
     let (device, number) = (device_seed(record.uuid), header.number as u32);
     let data_entries = header.entries.iter().filter_map(|entry| match *entry {
         Entry::Data { block, checksum, .. } => Some((block, checksum)),

@@ -1,8 +1,8 @@
 //! A volume leaves the write log while its guest goes on: drained until little is left, and held for that only.
 //!
 //! Guests are slowed down meanwhile, so each drain is shorter than the one before. They are held once a drain
-//! took [`DRAIN_LITTLE_NS`], or [`LITTLE_BYTES`] are left. Writes that the back end does not take, for so long that
-//! their guest would notice, end the try: the volume stays in write-back mode, and the status says so.
+//! took [`DRAIN_LITTLE_NS`], or [`LITTLE_BYTES`] are left. A back end that takes nothing for so long that guests would
+//! notice, because it fails or is silent, ends the try: the volume stays in write-back mode, and the status says so.
 
 use crate::dataplane::clock::after;
 use crate::dataplane::plane::DataPlane;
@@ -18,8 +18,9 @@ const DRAIN_LITTLE_NS: u64 = 100_000_000;
 const LITTLE_BYTES: u64 = 256 << 10;
 /// Longest that writes are held for the rest, in ns.
 const HOLD_MAX_NS: u64 = 2_000_000_000;
-/// Longest that the back end may fail meanwhile, in ns.
-const FAILING_MAX_NS: u64 = 30_000_000_000;
+/// Longest that the back end may take nothing meanwhile, in ns: writers wait for it, and would not if the volume
+/// stayed.
+const STUCK_MAX_NS: u64 = 5_000_000_000;
 
 /// So often is looked.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
@@ -31,14 +32,14 @@ pub(in crate::dataplane) struct Leaving {
     drains: Instant,
     /// Since when writes are held.
     held: Option<Instant>,
-    /// Since when the back end fails.
-    failing: Option<Instant>,
+    /// Blocks that were on their way to the back end when something was last seen to move, and when that was.
+    moved: (u64, Instant),
 }
 
 impl DataPlane {
     /// A volume begins to leave. `slow`: its guests go on.
     pub(super) fn begins_to_leave(&mut self, now: Instant, key: usize, slow: bool) {
-        self.volumes[key].leaving = Leaving { drains: now, ..Leaving::default() };
+        self.volumes[key].leaving = Leaving { drains: now, held: None, moved: (0, now) };
         if slow {
             self.slow_down(key, true);
             if let Some(running) = self.writes.running() {
@@ -106,10 +107,15 @@ impl DataPlane {
     fn leaves_too_slowly(&mut self, now: Instant, key: usize) -> bool {
         let volume = &mut self.volumes[key];
         let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
-        let fails = status.is_some_and(|status| status.failing.is_some());
         let leaving = &mut volume.leaving;
-        leaving.failing = if fails { leaving.failing.or(Some(now)) } else { None };
-        let longer = |since: Option<Instant>, most| since.is_some_and(|at| now.since_ns(at) > most);
-        longer(leaving.held, HOLD_MAX_NS) || longer(leaving.failing, FAILING_MAX_NS)
+        // One that fails is asked for the same again and again.
+        if let Some(status) = status.filter(|status| status.failing.is_none())
+            && status.destaged_blocks != leaving.moved.0
+        {
+            leaving.moved = (status.destaged_blocks, now);
+        }
+        let longer = |since: Instant, most| now.since_ns(since) > most;
+        longer(leaving.moved.1, STUCK_MAX_NS)
+            || leaving.held.is_some_and(|held| longer(held, HOLD_MAX_NS))
     }
 }

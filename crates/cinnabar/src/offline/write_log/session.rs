@@ -249,10 +249,19 @@ impl Session {
         let mut out = self.device.take();
         if self.keeps_log {
             let changes = |op: &IoOp<Memory>| matches!(op, IoOp::WriteMeta { .. } | IoOp::Flush);
-            for (half, id, _) in out.ios.extract_if(.., |(_, _, op)| changes(op)) {
-                self.device.done(half, IoDone::new(id, Ok(())));
+            loop {
+                let kept: Vec<_> = out.ios.extract_if(.., |(_, _, op)| changes(op)).collect();
+                if kept.is_empty() {
+                    break;
+                }
+                for (half, id, _) in kept {
+                    self.device.done(half, IoDone::new(id, Ok(())));
+                }
+                // What follows from that on two halves.
+                let next = self.device.take();
+                out.done.extend(next.done);
+                out.ios.extend(next.ios);
             }
-            out.done.extend(self.device.take().done);
         }
         self.events.extend(out.done.into_iter().map(Event::LogDone));
         for (half, id, op) in out.ios {
