@@ -81,6 +81,7 @@ pub(crate) const SLOW: &[Slow] = &[
             "dataplane::tests::warm::a_stop_does_not_wait_for_the_other_host",
             "dataplane::tests::warm::answers_that_are_none_end_it_in_one_line",
             "dataplane::tests::warm::the_hit_ratio_is_soon_what_it_was",
+            "dataplane::tests::leaving::one_whose_back_end_takes_nothing_stays_and_its_guest_goes_on",
             "dataplane::tests::warm::what_comes_along_never_overwrites_what_was_written_since",
             "dataplane::tests::write_back::a_slow_backend_is_waited_for_by_nobody",
         ],

@@ -10,6 +10,7 @@ mod disks;
 mod failures;
 mod forced;
 mod guest_limits;
+mod leaving;
 mod lost;
 mod managed;
 mod migrate;
