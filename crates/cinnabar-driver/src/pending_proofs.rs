@@ -4,8 +4,9 @@
 //!
 //! # Proofs
 //! Each shard of a volume asks for its own, often in the same moment. A proof speaks for what was
-//! written before its flush began: who asks while one is under way waits for the next, together with
-//! all others that do. So there is at most one at a time for each volume.
+//! written before its flush began: those that ask until [`begin`](PendingProofs::begin) share one, and
+//! who asks while it is under way waits for the next, together with all others that do. So there is at
+//! most one at a time for each volume.
 //!
 //! # Generations
 //! One file holds those of all volumes: what is asked for while it is being written is done together,
@@ -17,6 +18,8 @@ use cinnabar_engine::mutant::{Mutant, Mutants};
 #[derive(Debug)]
 pub struct PendingProofs<V, I> {
     proofs: Vec<VolumeProofs<V, I>>,
+    /// Volumes whose next proof is to begin.
+    due: Vec<V>,
     /// Generations to be raised with the next write, if they are what the I/O says.
     waiting: Vec<(I, GenerationHeld)>,
     /// I/Os of the write under way, if there is one.
@@ -39,52 +42,57 @@ struct VolumeProofs<V, I> {
     waiting: Vec<I>,
 }
 
-/// What a proof that has ended leaves to be done.
-#[derive(Debug, PartialEq, Eq)]
-pub struct ProofEnded<I> {
-    /// It was for these I/Os.
-    pub ios: Vec<I>,
-    /// Another one is to begin now.
-    pub again: bool,
-}
-
 impl<V: Copy + PartialEq, I> PendingProofs<V, I> {
     /// None asked for; the mutants are those of tests.
     pub const fn new(mutants: Mutants) -> Self {
-        Self { proofs: Vec::new(), waiting: Vec::new(), writing: None, overdue: false, mutants }
+        Self {
+            proofs: Vec::new(),
+            due: Vec::new(),
+            waiting: Vec::new(),
+            writing: None,
+            overdue: false,
+            mutants,
+        }
     }
 
-    /// An I/O asks for a proof of a volume. True: it is to begin now.
-    #[must_use]
-    pub fn prove(&mut self, volume: V, io: I) -> bool {
+    /// An I/O asks for a proof of a volume, which begins with the next [`begin`](Self::begin) unless one
+    /// is under way.
+    pub fn prove(&mut self, volume: V, io: I) {
         let Some(known) = self.proofs.iter_mut().find(|known| known.volume == volume) else {
-            let (under_way, waiting) = (vec![io], Vec::new());
-            self.proofs.push(VolumeProofs { volume, under_way, waiting });
-            return true;
+            self.proofs.push(VolumeProofs { volume, under_way: Vec::new(), waiting: vec![io] });
+            return self.due.push(volume);
         };
-        if self.mutants.is(Mutant::ProofJoined) {
+        if self.mutants.is(Mutant::ProofJoined) && !known.under_way.is_empty() {
             known.under_way.push(io);
         } else {
             known.waiting.push(io);
         }
-        false
     }
 
-    /// The proof of a volume that was under way has ended.
+    /// Volumes whose proofs are to begin now, each for all that have asked for one.
+    #[must_use]
+    pub fn begin(&mut self) -> Vec<V> {
+        let due = std::mem::take(&mut self.due);
+        for volume in &due {
+            let known = self.proofs.iter_mut().find(|known| known.volume == *volume);
+            let known = known.expect("what is due is asked for");
+            known.under_way = std::mem::take(&mut known.waiting);
+        }
+        due
+    }
+
+    /// The proof of a volume that was under way has ended: gives the I/Os that it was for.
     ///
     /// # Panics
     /// If none was.
-    pub fn proved(&mut self, volume: V) -> ProofEnded<I> {
+    pub fn proved(&mut self, volume: V) -> Vec<I> {
         let at = self.proofs.iter().position(|known| known.volume == volume);
         let at = at.expect("a proof ends once");
-        let known = &mut self.proofs[at];
-        let waiting = std::mem::take(&mut known.waiting);
-        let again = !waiting.is_empty();
-        let ios = std::mem::replace(&mut known.under_way, waiting);
-        if !again {
-            self.proofs.swap_remove(at);
+        if self.proofs[at].waiting.is_empty() {
+            return self.proofs.swap_remove(at).under_way;
         }
-        ProofEnded { ios, again }
+        self.due.push(volume);
+        std::mem::take(&mut self.proofs[at].under_way)
     }
 
     /// An I/O asks for a new generation of a volume, if it is still `held`. Gives what is to be
@@ -144,24 +152,31 @@ mod tests {
     }
 
     #[test]
-    fn those_that_ask_while_a_proof_is_under_way_share_the_next() {
+    fn those_that_ask_in_one_moment_or_while_a_proof_is_under_way_share_one() {
         let mut pending = new(Mutants::default());
-        assert!(pending.prove(0, 1));
-        assert!(pending.prove(7, 2), "of another volume");
-        assert!(!pending.prove(0, 3) && !pending.prove(0, 4));
-        assert_eq!(pending.proved(0), ProofEnded { ios: vec![1], again: true });
-        assert!(!pending.prove(0, 5), "it is under way again");
-        assert_eq!(pending.proved(0), ProofEnded { ios: vec![3, 4], again: true });
-        assert_eq!(pending.proved(0), ProofEnded { ios: vec![5], again: false });
-        assert_eq!(pending.proved(7), ProofEnded { ios: vec![2], again: false });
-        assert!(pending.prove(0, 6));
+        pending.prove(0, 1);
+        pending.prove(7, 2);
+        pending.prove(0, 3);
+        assert_eq!((pending.begin(), pending.begin()), (vec![0, 7], vec![]));
+        pending.prove(0, 4);
+        pending.prove(0, 5);
+        assert_eq!(pending.begin(), [], "one is under way");
+        assert_eq!(pending.proved(0), [1, 3]);
+        pending.prove(0, 6);
+        assert_eq!(pending.begin(), [0]);
+        assert_eq!((pending.proved(7), pending.proved(0)), (vec![2], vec![4, 5, 6]));
+        assert_eq!(pending.begin(), []);
+        pending.prove(0, 8);
+        assert_eq!(pending.begin(), [0]);
     }
 
     #[test]
     fn the_mutant_that_joins_a_proof_under_way_is_found() {
         let mut pending = new(Mutants::only(Mutant::ProofJoined));
-        assert!(pending.prove(0, 1) && !pending.prove(0, 2));
-        assert_ne!(pending.proved(0), ProofEnded { ios: vec![1], again: true });
+        pending.prove(0, 1);
+        assert_eq!(pending.begin(), [0]);
+        pending.prove(0, 2);
+        assert_ne!(pending.proved(0), [1]);
     }
 
     #[test]

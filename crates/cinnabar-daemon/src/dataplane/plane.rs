@@ -182,6 +182,7 @@ impl DataPlane {
         }
         self.watch_health();
         self.advance_stop(now);
+        self.start_proofs();
         Ok(())
     }
 
@@ -321,7 +322,7 @@ impl DataPlane {
             ThreadEvent::Io(IoEvent::Log(half, done)) => self.log_io_done(now, half, done),
             ThreadEvent::Io(IoEvent::Hangs(disk, what)) => self.give_up_hanging_device(&disk, what),
             ThreadEvent::Io(IoEvent::Quiet(key)) => self.forget_if_quiet(key),
-            ThreadEvent::Io(IoEvent::Prove(io, key)) => self.start_proof(name(io), key),
+            ThreadEvent::Io(IoEvent::Prove(io, key)) => self.proofs.prove(key, name(io)),
             ThreadEvent::Io(IoEvent::BumpGeneration(io, key, held)) => {
                 self.start_generation_bump(name(io), key, held);
             }

@@ -21,16 +21,12 @@ pub(super) struct IoName {
 }
 
 impl DataPlane {
-    /// Has a volume flushed and proved, for this I/O.
-    pub(super) fn start_proof(&mut self, io: IoName, volume: usize) {
-        if self.proofs.prove(volume, io) {
-            self.prove(volume);
+    /// Has volumes flushed and proved for what their shards have asked for in this turn.
+    pub(super) fn start_proofs(&mut self) {
+        for volume in self.proofs.begin() {
+            let disk = Arc::clone(&self.volumes[volume].io.disk);
+            self.background.start(Task::Prove { volume, disk });
         }
-    }
-
-    fn prove(&mut self, volume: usize) {
-        let disk = Arc::clone(&self.volumes[volume].io.disk);
-        self.background.start(Task::Prove { volume, disk });
     }
 
     pub(super) fn proved(
@@ -60,15 +56,11 @@ impl DataPlane {
                 Ok(None)
             }
         };
-        let ended = self.proofs.proved(volume);
-        for IoName { thread, io } in ended.ios {
+        for IoName { thread, io } in self.proofs.proved(volume) {
             let result = result.clone();
             let settle =
                 move |io_table: &mut IoTable| io_table.ios.proved(now, io, result, attachment);
             self.shard_set.on_io_table(&mut self.data_thread, thread, settle);
-        }
-        if ended.again {
-            self.prove(volume);
         }
     }
 

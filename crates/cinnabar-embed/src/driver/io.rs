@@ -73,11 +73,7 @@ impl Driver {
         match work {
             _ if !carry_out => self.ios.end_by_model(io),
             Work::Port(op) => self.port.submit(Job { token: io as u64, file, op }),
-            Work::Prove => {
-                if self.proofs.prove(key, io) {
-                    self.start_proof(key);
-                }
-            }
+            Work::Prove => self.proofs.prove(key, io),
             Work::BumpGeneration { held } => {
                 let name = self.volumes[key].name.clone();
                 let write = self.proofs.raise(io, name, held);

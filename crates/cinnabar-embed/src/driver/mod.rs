@@ -254,6 +254,7 @@ impl Driver {
 
     /// Waits until something happens, is due, or `limit` has passed, and gathers it.
     pub(crate) fn wait(&mut self, limit: Option<Duration>) -> Result<(), Error> {
+        self.start_proofs();
         let due = [self.engine_wake, self.ios.deadline(), self.lost_at, self.next_late];
         let retry = self.slow.waits().then(|| after(self.now(), LOOK_EVERY));
         let due = due.into_iter().chain([retry]).flatten().min();

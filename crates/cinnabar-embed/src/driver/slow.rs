@@ -197,10 +197,12 @@ impl Driver {
         }
     }
 
-    /// Begins to flush and prove the backend of the volume of this key.
-    pub(super) fn start_proof(&self, volume: usize) {
-        let disk = Arc::clone(&self.volumes[volume].disk);
-        self.slow.start(Task::Prove { volume, disk });
+    /// Begins to flush and prove the back ends of volumes whose shards have asked for it.
+    pub(super) fn start_proofs(&mut self) {
+        for volume in self.proofs.begin() {
+            let disk = Arc::clone(&self.volumes[volume].disk);
+            self.slow.start(Task::Prove { volume, disk });
+        }
     }
 
     /// A backend was flushed and asked for its proof, or could not be.
@@ -219,12 +221,8 @@ impl Driver {
                 Ok(None)
             }
         };
-        let ended = self.proofs.proved(key);
-        for io in ended.ios {
+        for io in self.proofs.proved(key) {
             self.ios.proved(now, io, result.clone(), attachment);
-        }
-        if ended.again {
-            self.start_proof(key);
         }
     }
 

@@ -134,11 +134,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
         if let Some(life) = backend.and_then(|of| self.volumes[of].life.as_ref()) {
             life.ios().begin();
         }
-        if let (IoOp::Prove, Some(backend)) = (&request.op, backend)
-            && !self.proofs.prove(backend, id)
-        {
-            self.proofs_waiting.insert(id, request);
-            return Ok(());
+        if let (IoOp::Prove, Some(backend)) = (&request.op, backend) {
+            self.proofs.prove(backend, id);
+            if self.proofs.begin().is_empty() {
+                self.proofs_waiting.insert(id, request);
+                return Ok(());
+            }
         }
         match self.park(backend, request) {
             Some(request) => self.begin_flight(request, None),
@@ -450,13 +451,12 @@ impl<F: Factory<Stamped>> World<'_, F> {
 
     /// A proof has ended: for all that it was for. Another one may begin.
     fn proved(&mut self, backend: usize, done: &IoDone) -> Result<(), Violation> {
-        let ended = self.proofs.proved(backend);
-        for id in ended.ios {
+        for id in self.proofs.proved(backend) {
             self.proofs_waiting.remove(&id);
             let proof = done.proof.clone();
             self.deliver(backend, IoDone { proof, ..IoDone::new(id, done.result) })?;
         }
-        if !ended.again {
+        if self.proofs.begin().is_empty() {
             return Ok(());
         }
         let mut waiting = self.proofs_waiting.iter();
