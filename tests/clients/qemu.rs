@@ -2,13 +2,16 @@
 
 use crate::Case;
 use anyhow::{Result, ensure};
-use e2e::tools::{QEMU_IMG, QEMU_IO};
-use e2e::{Config, MIB, Site, Volume, output};
+use e2e::tools::{QEMU_IMG, QEMU_IO, QEMU_NBD};
+use e2e::{Config, MIB, Running, Site, Volume, output};
 use std::path::Path;
 use std::process::Command;
+use std::thread::sleep;
+use std::time::Duration;
 
-pub(crate) const CASES: [Case; 4] = [
+pub(crate) const CASES: [Case; 5] = [
     Case::new("qemu_io_patterns", &[QEMU_IO], patterns).ci(),
+    Case::new("qemu_locks", &[QEMU_NBD], locks).ci(),
     Case::new("qemu_img_raw", &[QEMU_IMG], raw_round_trip),
     Case::new("qemu_img_qcow2", &[QEMU_IMG, QEMU_IO], qcow2_round_trip),
     Case::new("qemu_golden_image", &[QEMU_IMG, QEMU_IO], golden_image),
@@ -82,6 +85,32 @@ fn patterns() -> Result<()> {
         &show(&site.path("disk.raw")),
         &["read -P 0x55 512 1024", "read -P 0 8k 16k", "read -P 0x44 8M 8M"],
     )
+}
+
+/// What QEMU's tools have open is not served, and they do not open what is.
+fn locks() -> Result<()> {
+    let site = Site::new()?;
+    let disk = site.filled("disk.raw", 16 * MIB, 1)?;
+    let config = Config::new(24 * MIB).volume(Volume::new("vm1", "file:disk.raw"));
+    let mut command = Command::new("qemu-nbd");
+    command.args(["-t", "-f", "raw", "-k"]).arg(site.path("server")).arg(&disk);
+    let mut theirs = Running::start(&mut command, &site.path("qemu-nbd.log"))?;
+    theirs.wait_until(Duration::from_secs(10), || site.path("server").exists())?;
+    let daemon = site.launch(&config)?;
+    let refused = || daemon.running.log().contains("in use by QEMU");
+    ensure!(
+        (0..100).any(|_| {
+            sleep(Duration::from_millis(100));
+            refused()
+        }),
+        "it is served beside qemu-nbd"
+    );
+    theirs.kill()?;
+    let daemon = daemon.ready()?;
+    let mut again = Running::start(&mut command, &site.path("qemu-nbd.log"))?;
+    ensure!(!again.wait(Duration::from_secs(10))?.success(), "qemu-nbd opens what is served");
+    ensure!(again.log().contains("lock"), "{}", again.log());
+    daemon.stop()
 }
 
 fn raw_round_trip() -> Result<()> {

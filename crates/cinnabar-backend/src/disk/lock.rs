@@ -2,6 +2,7 @@
 
 use super::error::{DiskError, DiskErrorKind};
 use super::progress::Progress;
+use super::qemu_lock;
 use rustix::fd::BorrowedFd;
 use rustix::fs::{FlockOperation, Stat, flock, fstat};
 use rustix::io::Errno;
@@ -84,7 +85,7 @@ impl Patience {
     }
 }
 
-/// Locks the open file description, alone or shared with other readers.
+/// Locks the open file description, alone or shared with other readers, and against QEMU as well.
 pub(super) fn lock(
     fd: BorrowedFd<'_>,
     path: &Path,
@@ -98,9 +99,15 @@ pub(super) fn lock(
     };
     loop {
         match flock(fd, operation) {
-            Ok(()) => {
+            Ok(()) if qemu_lock::try_lock(fd, shared) => {
                 patience.log_free(path);
                 return Ok(());
+            }
+            Ok(()) => {
+                let holder = || Some(" by QEMU, or a tool that locks as it does".to_owned());
+                if !patience.wait(path, holder) {
+                    return Err(patience.in_use(path, holder()));
+                }
             }
             Err(Errno::INTR) => {}
             Err(Errno::WOULDBLOCK) => {

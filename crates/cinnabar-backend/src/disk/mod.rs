@@ -15,6 +15,7 @@ mod ioctl;
 mod lock;
 mod open;
 mod progress;
+mod qemu_lock;
 mod remote;
 mod returning;
 mod server;
