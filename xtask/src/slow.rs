@@ -99,14 +99,6 @@ pub(crate) const SLOW: &[Slow] = &[
         ],
     },
     Slow {
-        program: "cinnabar-config",
-        tier: Tier::Ci,
-        tests: &[
-            "history::tests::each_resolution_keeps_its_number_of_points_and_every_count",
-            "history::tests::the_bytes_of_a_full_history_are_bounded_and_come_back_the_same",
-        ],
-    },
-    Slow {
         program: "cinnabar-lab/it",
         tier: Tier::Ci,
         tests: &[

@@ -27,8 +27,12 @@ fn config(name: &str) -> VolumeConfig {
 }
 
 fn volume(name: &str, reads: u64) -> VolumeStatus {
-    let mut recorder = LatencyRecorder::new();
-    (0..reads).for_each(|_| recorder.record_ns(75_000));
+    read_on(&mut LatencyRecorder::new(), name, reads)
+}
+
+/// It reads on, up to this number.
+fn read_on(recorder: &mut LatencyRecorder, name: &str, reads: u64) -> VolumeStatus {
+    (recorder.summary().count..reads).for_each(|_| recorder.record_ns(75_000));
     let latencies = Latencies { read: recorder.summary(), ..Latencies::default() };
     let counters = VolumeCounters {
         reads,
@@ -100,8 +104,10 @@ fn points(history: &History, volume: Option<&str>, step: Step) -> Vec<Point> {
 
 /// A day, a look each 10 s, at a volume that reads once a second.
 fn day(history: &mut History, from: u64) {
+    let mut recorder = LatencyRecorder::new();
     for at in (from..=from + 86_400).step_by(10) {
-        history.look(T0 + at * 1000, &status(vec![volume("vm1", at)], at * 4096));
+        let volume = read_on(&mut recorder, "vm1", at);
+        history.look(T0 + at * 1000, &status(vec![volume], at * 4096));
     }
 }
 
