@@ -91,6 +91,15 @@ fn boots(site: &Site, config: &Config, data: &[u8]) -> Result<()> {
         bytes / MIB,
         after.count("golden", reads)?
     );
+    let begun = std::time::Instant::now();
+    loop {
+        let status = daemon.glance()?;
+        if status.cache("cached_blocks")? - status.cache("ram_blocks")? >= all * 19 / 20 {
+            break;
+        }
+        ensure!(begun.elapsed() < super::PATIENCE, "they stay in RAM: {}", status.0);
+        thread::sleep(std::time::Duration::from_millis(100));
+    }
     // For the newest chunks.
     thread::sleep(std::time::Duration::from_secs(3));
     daemon.crash()?;
