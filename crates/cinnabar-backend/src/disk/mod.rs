@@ -41,7 +41,7 @@ use crate::rbd::LockState;
 use remote::Remote;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 /// What a disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -89,6 +89,10 @@ pub struct Disk {
     syncs: durable::Syncs,
     sync_failure_sticks: bool,
     is_cache: bool,
+    /// Its path named this file when it was opened, which not every file system can tell.
+    had_name: bool,
+    /// And does no longer.
+    lost_name: AtomicBool,
     /// I/Os that one port gives the kernel at a time, at most.
     depth_max: usize,
     /// Of blocking I/O on it.
@@ -188,7 +192,12 @@ impl Disk {
                  nothing is cached until the volume is removed and added again"
             )
         });
-        failed.or_else(|| self.remote().and_then(Remote::trouble))
+        let away = self.lost_name.load(Relaxed).then(|| {
+            "another file has taken the place of the one that is served, or it was removed: what guests write \
+             is lost when the volume stops"
+                .to_owned()
+        });
+        failed.or(away).or_else(|| self.remote().and_then(Remote::trouble))
     }
 
     /// Whether it may be served: a lock that other hosts can break has to be seen now and then. What knows

@@ -88,11 +88,12 @@ impl Disk {
             let kind = disk_kind(path, &before)?;
             let (fd, direct) = open_fd(path, kind, options, &mut patience)?;
             options.progress.step();
-            let disk = Self::finish(path, fd, direct, options, &mut patience)?;
+            let mut disk = Self::finish(path, fd, direct, options, &mut patience)?;
             // The process that held the lock may have put another file in its place, or removed it.
             // Some file systems give a file another number each time it is looked at.
             tries -= 1;
-            if disk.kind != DiskKind::File || tries == 0 || is_at(disk.as_fd(), path) {
+            disk.had_name = disk.kind == DiskKind::File && is_at(disk.as_fd(), path);
+            if disk.kind != DiskKind::File || tries == 0 || disk.had_name {
                 return Ok(disk);
             }
         }
@@ -139,6 +140,8 @@ impl Disk {
             dsync_is_known: kind == DiskKind::Block || durable::is_known(&stat_fs),
             syncs: durable::Syncs::default(),
             sync_failure_sticks: true,
+            had_name: false,
+            lost_name: AtomicBool::new(false),
             is_cache: false,
             depth_max: DEPTH_MAX,
             progress: options.progress.clone(),

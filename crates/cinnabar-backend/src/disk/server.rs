@@ -12,6 +12,7 @@ use crate::spec::{BackendSpec, Place};
 use cinnabar_hybrid::pools::Wait;
 use rustix::event::{EventfdFlags, eventfd};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 /// How often it is looked whether an image's lock is free.
 #[cfg(feature = "ceph")]
@@ -196,6 +197,8 @@ impl Disk {
             dsync_is_known: true,
             syncs: Syncs::default(),
             sync_failure_sticks: true,
+            had_name: false,
+            lost_name: AtomicBool::new(false),
             is_cache: false,
             depth_max: usize::MAX,
             progress: Progress::default(),

@@ -77,6 +77,21 @@ fn a_planned_exchange_is_no_loss() {
 }
 
 #[test]
+fn a_file_that_is_replaced_while_it_is_served_is_shown() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    rig.start();
+    let (path, aside) = (rig.path("vm1.raw"), rig.path("aside.raw"));
+    std::fs::rename(&path, &aside).expect("it moves");
+    std::fs::write(&path, vec![0; SIZE as usize]).expect("another takes its place");
+    let status = once(&rig, |status| status.volumes[0].state == State::Degraded);
+    let reason = &status.volumes[0].reason;
+    assert!(reason.contains("another file has taken the place"), "{reason}");
+    std::fs::rename(&aside, &path).expect("it comes back");
+    once(&rig, |status| status.volumes[0].state == State::Serving);
+    assert!(rig.stop().clean);
+}
+
+#[test]
 fn a_back_end_that_shrinks_is_shown_and_fails_only_beyond_its_end() {
     both(|io| {
         let mut rig = Rig::new(io, &["vm1"]);
