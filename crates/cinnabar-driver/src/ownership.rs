@@ -108,6 +108,9 @@ pub enum Refusal {
     /// Acknowledged writes may be lost: only this host knows that.
     #[error("the last flush of the back end failed, so the volume stays here")]
     Flush,
+    /// This host could not read it afterwards.
+    #[error("this host can't open the back end as a standby, so the volume stays here")]
+    Standby,
     /// This host was the owner, and can't flush any more.
     #[error("this host has lost the back end's lock, and becomes a standby")]
     Lost,
@@ -147,6 +150,9 @@ pub enum Event {
     Drained(bool),
     /// After [`Action::Release`].
     Released,
+    /// After [`Action::Release`] of a host that was asked for the volume: it can't let go of the back end, and
+    /// has it as before.
+    NotReleased,
     /// After [`Action::Lock`].
     Locked(bool),
     /// After [`Action::Record`].
@@ -302,6 +308,11 @@ impl Ownership {
         self.by_word
     }
 
+    /// Whether it may keep the volume if it can't let go of the back end ([`Event::NotReleased`]).
+    pub const fn may_return(&self) -> bool {
+        matches!(self.state, State::Releasing)
+    }
+
     /// Whether it was fenced off, and lets go of what it had.
     pub const fn is_lost(&self) -> bool {
         matches!(self.state, State::Losing | State::Leaving)
@@ -364,6 +375,10 @@ impl Ownership {
                     return vec![Action::StandBy];
                 }
                 vec![self.free(), Action::StandBy]
+            }
+            (Event::NotReleased, State::Releasing) => {
+                self.state = State::Returning(false);
+                vec![self.refuse(Refusal::Standby), Action::Attach(Trust::Word)]
             }
             (Event::Released, State::Undoing) => {
                 self.state = State::Standby;

@@ -5,7 +5,7 @@ use super::work::MoveStep;
 use super::{Moves, Swap, fence_of};
 use crate::dataplane::plane::DataPlane;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, Given, Peer};
-use cinnabar_config::peer::{check_movable, check_one_way};
+use cinnabar_config::peer::check_movable;
 use cinnabar_driver::Ownership;
 use cinnabar_driver::ownership::{EPOCH_MAX, Event, Role};
 use cinnabar_driver::write_mode::Route;
@@ -124,11 +124,8 @@ impl DataPlane {
             Err(CommandError::new(CommandErrorKind::Invalid, message, hint))
         };
         self.check_no_move_change(key)?;
-        if let Err(error) = check_movable(true, volume.config.mode, volume.config.read_only) {
-            return invalid(error.message, "cinnabar volume set NAME --mode write-through");
-        }
-        if let Err(error) = check_one_way(true, volume.config.parent.is_some()) {
-            return invalid(error.message, "remove it, and add it without a parent");
+        if let Err(error) = check_movable(&volume.config) {
+            return invalid(error.message, &error.hint);
         }
         if volume.writes.route() != Route::Engine || volume.writes.changes() {
             let message = format!("volume {name:?} is leaving mode write-back");

@@ -389,3 +389,6 @@ fn commands_that_make_no_sense_are_refused() {
 
 #[path = "migrate_review.rs"]
 mod review;
+
+#[path = "migrate_limits.rs"]
+mod limits;
