@@ -78,7 +78,7 @@ impl DataPlane {
                 let moves = self.moving(key);
                 moves.left = None;
                 place.options.by_word = moves.own.may_break();
-                let step = MoveStep::Lock(place);
+                let step = MoveStep::Lock(place, Arc::clone(&self.volumes[key].io.disk));
                 self.start_move(key, step);
             }
             Action::Record(record, trust) => {

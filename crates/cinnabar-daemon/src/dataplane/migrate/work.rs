@@ -18,9 +18,9 @@ use std::sync::Arc;
 pub(in super::super) enum MoveStep {
     /// Ask the other host for it.
     Ask { peer: Peer, name: String, attempt: Attempt, epoch: u64 },
-    /// Open its back end for writing.
-    Lock(Where),
-    /// Open it for reading, without the lock, in place of this one.
+    /// Open its back end for writing. A server is left by the standby before that: it may take few clients.
+    Lock(Where, Arc<Disk>),
+    /// Open it for reading, without the lock, in place of this one, which leaves its server before that.
     StandBy(Where, Record, Arc<Disk>),
     /// Make this durable; for an operator's command, or for the step of taking. Before that, disown what
     /// only the operator's word would make believed, if there is a ledger to do that.
@@ -68,11 +68,14 @@ impl MoveStep {
                 let (answer, reason) = peer::ask(&peer, &name, epoch);
                 MoveDone::Asked(attempt, answer, reason)
             }
-            Self::Lock(Where { config, options, taken, claims }) => {
+            Self::Lock(Where { config, options, taken, claims }, standby) => {
+                standby.rest();
+                drop(standby);
                 let opened = disks::open_volume(&config, &options, &taken, &claims);
                 MoveDone::Locked(opened.map(Box::new).map_err(|error| error.message))
             }
             Self::StandBy(Where { config, options, taken, claims }, record, before) => {
+                before.rest();
                 let opened = disks::open_standby(&config, &options, &taken, &claims, record);
                 let proof = || before.read_proof().ok().flatten();
                 MoveDone::StandsBy(opened.map(Box::new).map_err(|error| (error.message, proof())))

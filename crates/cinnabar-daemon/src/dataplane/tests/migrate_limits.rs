@@ -3,6 +3,10 @@
 use super::*;
 use cinnabar_backend::hybrid::manage;
 use cinnabar_backend::spec::{BackendSpec, Place};
+use cinnabar_config::messages::VolumeConfig;
+use std::net::Shutdown;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::sync::atomic::AtomicUsize;
 
 #[test]
 fn a_hybrid_volume_stays_and_is_served_whatever_was_recorded_of_it() {
@@ -59,4 +63,120 @@ fn a_host_that_cannot_stand_by_serves_on() {
         b.stop();
         assert!(std::fs::read(a.rig.path("vm1.raw")).expect("the file") == model.0);
     });
+}
+
+/// What lies before a server and lets so many clients through at a time.
+struct Gate {
+    limit: AtomicUsize,
+    inside: AtomicUsize,
+    /// One too many is turned away; else it waits, as with `qemu-nbd --shared`.
+    refuses: bool,
+}
+
+impl Gate {
+    fn start(path: &Path, server: &Path, limit: usize, refuses: bool) -> Arc<Self> {
+        let gate = Self { limit: limit.into(), inside: AtomicUsize::new(0), refuses };
+        let (gate, listener) = (Arc::new(gate), UnixListener::bind(path).expect("a socket"));
+        let (given, server) = (Arc::clone(&gate), server.to_owned());
+        std::thread::spawn(move || {
+            let is_full = || gate.inside.load(Relaxed) >= gate.limit.load(Relaxed);
+            loop {
+                while !gate.refuses && is_full() {
+                    std::thread::sleep(Duration::from_millis(1));
+                }
+                let (client, _) = listener.accept().expect("a client");
+                if !is_full() {
+                    gate.inside.fetch_add(1, Relaxed);
+                    let (gate, server) = (Arc::clone(&gate), server.clone());
+                    std::thread::spawn(move || gate.let_through(&client, &server));
+                }
+            }
+        });
+        given
+    }
+
+    fn let_through(&self, mut client: &UnixStream, server: &Path) {
+        let mut inner = UnixStream::connect(server).expect("the server is there");
+        let (mut from, mut to) =
+            (client.try_clone().expect("a handle"), inner.try_clone().expect("a handle"));
+        std::thread::spawn(move || {
+            let _ = std::io::copy(&mut from, &mut to);
+            let _ = to.shutdown(Shutdown::Write);
+        });
+        let _ = std::io::copy(&mut inner, &mut client);
+        self.inside.fetch_sub(1, Relaxed);
+        let _ = client.shutdown(Shutdown::Both);
+    }
+}
+
+/// A server behind a gate, and two hosts that begin as standbys.
+fn two_behind_a_gate(limit: usize, refuses: bool) -> (Rig, Arc<Gate>, Host, Host) {
+    let mut server = Rig::new(IoMode::Auto, &["vm1"]);
+    server.config.volumes[0].shared = true;
+    server.start();
+    let path = server.path("gate.sock");
+    let gate = Gate::start(&path, &server.path("vm1.sock"), limit, refuses);
+    let (mut a, mut b) = (Host::new(IoMode::Auto), Host::new(IoMode::Auto));
+    let (peer_of_a, peer_of_b) = (b.peer(), a.peer());
+    for (host, peer) in [(&mut a, peer_of_a), (&mut b, peer_of_b)] {
+        let backend = format!("nbd:unix:{}:vm1", path.display());
+        let volume = VolumeConfig { backend, peer: Some(peer), ..host.rig.volume("vm1") };
+        host.rig.config.volumes.push(volume);
+        host.start();
+    }
+    (server, gate, a, b)
+}
+
+#[test]
+fn a_server_that_takes_few_clients_keeps_no_volume_from_moving() {
+    for (limit, refuses) in [(8, false), (5, false), (2, false), (5, true), (2, true)] {
+        eprintln!("{limit} clients, refuses: {refuses}");
+        let (mut server, _gate, mut a, mut b) = two_behind_a_gate(limit, refuses);
+        let mut model = Model::new();
+        let (mut at_a, mut at_b) = (a.client(), b.client());
+        for round in 0..4 {
+            let (to, other) =
+                if round % 2 == 0 { (&mut at_a, &mut at_b) } else { (&mut at_b, &mut at_a) };
+            let begun = Instant::now();
+            model.write(to, round * 65536, 8192, round + 1, true);
+            assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+            model.check(to, "the owner");
+            model.check(other, "the standby");
+        }
+        assert_eq!(b.migration().role, MigrationRole::Owner);
+        drop((at_a, at_b));
+        a.stop();
+        b.stop();
+        server.stop();
+    }
+}
+
+#[test]
+fn a_hand_over_that_fails_at_a_full_server_leaves_both_hosts_as_they_were() {
+    let (mut server, gate, mut a, mut b) = two_behind_a_gate(5, true);
+    let mut model = Model::new();
+    let (mut at_a, mut at_b) = (a.client(), b.client());
+    // The standby is left without a place, and without the volume.
+    gate.limit.store(1, Relaxed);
+    let refused = b.take(false).expect_err("there is no place");
+    assert!(refused.message.contains("no further client"), "{refused:?}");
+    gate.limit.store(5, Relaxed);
+    model.check(&mut at_b, "the standby has a connection again");
+    model.write(&mut at_a, 0, 65536, 1, true);
+    // The owner that was asked for it finds no place as a standby.
+    gate.limit.store(0, Relaxed);
+    let refused = b.take(false).expect_err("it stays there");
+    assert!(refused.message.contains("standby"), "{refused:?}");
+    gate.limit.store(5, Relaxed);
+    model.check(&mut at_a, "the owner has its connections again");
+    model.write(&mut at_a, 4096, 65536, 2, true);
+    assert_eq!(a.migration().role, MigrationRole::Owner);
+    // Once more, with room.
+    model.write(&mut at_b, 8192, 65536, 3, true);
+    model.check(&mut at_b, "the new owner");
+    model.check(&mut at_a, "the new standby");
+    drop((at_a, at_b));
+    a.stop();
+    b.stop();
+    server.stop();
 }
