@@ -116,6 +116,17 @@ pub enum Refusal {
     Lost,
 }
 
+/// Who asks for the volume, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// The other host, which this one asks in its turn.
+    Peer,
+    /// A third one, of which the other host knows nothing.
+    Stranger,
+    /// A host that can't be told from others.
+    Unknown,
+}
+
 /// Whether another host may have owned the volume since this one had it last.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Trust {
@@ -142,7 +153,7 @@ pub enum Event {
     Want,
     /// The operator vouches that the other host does not serve the volume, and will not.
     Force,
-    /// The other host asks for the volume; the highest epoch that it knows.
+    /// The other host asks for the volume ([`Ownership::may_ask`]); the highest epoch that it knows.
     Asked(Epoch),
     /// After [`Action::Ask`] of this attempt.
     Answered(Attempt, PeerAnswer),
@@ -300,6 +311,16 @@ impl Ownership {
     /// that wants it may be a write that they must not overtake.
     pub const fn reads_through(&self) -> bool {
         matches!(self.state, State::Standby) && !self.wanted
+    }
+
+    /// Whether an [`Event::Asked`] of this host counts. Rules for two hold for no third one; one that can't be
+    /// told from others is believed where the back end's lock keeps the wrong one out.
+    pub fn may_ask(&self, asker: Asker) -> bool {
+        match asker {
+            Asker::Peer => true,
+            Asker::Stranger => false,
+            Asker::Unknown => self.fence == Fence::Lock,
+        }
     }
 
     /// Whether [`Action::Lock`] may break a lock of a host that is not known to be dead: the operator vouches

@@ -14,7 +14,7 @@ mod steps;
 mod warm;
 mod work;
 
-pub(super) use commands::MoveChange;
+pub(super) use commands::{Asking, MoveChange};
 pub(super) use warm::{Arrival, Door, WarmDone, WarmStep, WarmTask};
 pub(super) use work::{MoveDone, MoveStep, open};
 
@@ -56,6 +56,10 @@ pub(super) struct Moves {
     leaving: Option<Arc<Disk>>,
     /// Requests of the other host that are yet to be answered; the newest is refused first.
     asked: Vec<AnswerTo<Given>>,
+    /// Which daemon the other host's is, as it has said.
+    peer_id: Option<String>,
+    /// One that asks and is not known by that: the other host is asked who it is.
+    asking: Option<Asking>,
     /// Operators who want the volume here.
     takers: Vec<AnswerTo<()>>,
     /// The pause after a failed attempt ends then.
@@ -154,6 +158,8 @@ impl Moves {
             opened: None,
             leaving: None,
             asked: Vec::new(),
+            peer_id: None,
+            asking: None,
             takers: Vec::new(),
             again_at: None,
             tries: 0,

@@ -71,7 +71,8 @@ impl DataPlane {
                 let volume = &self.volumes[key];
                 let peer = volume.moves.as_ref().expect("it moves").peer.clone();
                 let name = volume.config.name.clone();
-                self.start_move(key, MoveStep::Ask { peer, name, attempt, epoch });
+                let from = self.identity.clone();
+                self.start_move(key, MoveStep::Ask { peer, name, attempt, epoch, from });
             }
             Action::Lock => {
                 let mut place = self.whereabouts(key);

@@ -17,7 +17,9 @@ use std::sync::Arc;
 /// A step.
 pub(in super::super) enum MoveStep {
     /// Ask the other host for it.
-    Ask { peer: Peer, name: String, attempt: Attempt, epoch: u64 },
+    Ask { peer: Peer, name: String, attempt: Attempt, epoch: u64, from: String },
+    /// Ask the other host which daemon it has.
+    Identify(Peer),
     /// Open its back end for writing. A server is left by the standby before that: it may take few clients.
     Lock(Where, Arc<Disk>),
     /// Open it for reading, without the lock, in place of this one, which leaves its server before that.
@@ -42,6 +44,7 @@ pub(in super::super) struct Where {
 /// What came of it.
 pub(in super::super) enum MoveDone {
     Asked(Attempt, PeerAnswer, String),
+    Identified(Result<String, String>),
     Locked(Result<Box<OpenedVolume>, String>),
     /// If it can't be: why, and the proof of the one that is to be replaced.
     StandsBy(Result<Box<OpenedVolume>, (String, Option<ProofToken>)>),
@@ -53,7 +56,7 @@ pub(in super::super) enum MoveDone {
 impl MoveStep {
     /// Nothing has to be brought to an end if the daemon stops.
     pub(in super::super) const fn only_asks(&self) -> bool {
-        matches!(self, Self::Ask { .. } | Self::Look { .. })
+        matches!(self, Self::Ask { .. } | Self::Identify(_) | Self::Look { .. })
     }
 
     /// It makes something durable, in the order in which that was asked for.
@@ -64,10 +67,11 @@ impl MoveStep {
     /// Does it; blocks.
     pub(in super::super) fn run(self) -> MoveDone {
         match self {
-            Self::Ask { peer, name, attempt, epoch } => {
-                let (answer, reason) = peer::ask(&peer, &name, epoch);
+            Self::Ask { peer, name, attempt, epoch, from } => {
+                let (answer, reason) = peer::ask(&peer, &name, epoch, &from);
                 MoveDone::Asked(attempt, answer, reason)
             }
+            Self::Identify(peer) => MoveDone::Identified(peer::identity(&peer)),
             Self::Lock(Where { config, options, taken, claims }, standby) => {
                 standby.rest();
                 drop(standby);

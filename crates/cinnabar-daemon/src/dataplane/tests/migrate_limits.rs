@@ -6,6 +6,7 @@ use cinnabar_backend::spec::{BackendSpec, Place};
 use cinnabar_config::messages::VolumeConfig;
 use std::net::Shutdown;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::PathBuf;
 use std::sync::atomic::AtomicUsize;
 
 #[test]
@@ -109,21 +110,35 @@ impl Gate {
     }
 }
 
-/// A server behind a gate, and two hosts that begin as standbys.
-fn two_behind_a_gate(limit: usize, refuses: bool) -> (Rig, Arc<Gate>, Host, Host) {
+/// A server, and its socket.
+fn server() -> (Rig, PathBuf) {
     let mut server = Rig::new(IoMode::Auto, &["vm1"]);
     server.config.volumes[0].shared = true;
     server.start();
-    let path = server.path("gate.sock");
-    let gate = Gate::start(&path, &server.path("vm1.sock"), limit, refuses);
-    let (mut a, mut b) = (Host::new(IoMode::Auto), Host::new(IoMode::Auto));
-    let (peer_of_a, peer_of_b) = (b.peer(), a.peer());
-    for (host, peer) in [(&mut a, peer_of_a), (&mut b, peer_of_b)] {
+    let path = server.path("vm1.sock");
+    (server, path)
+}
+
+/// Hosts over what is at a socket, each with another one as its peer. They begin as standbys.
+fn hosts<const COUNT: usize>(path: &Path, peers: [usize; COUNT]) -> [Host; COUNT] {
+    let mut hosts = std::array::from_fn(|_| Host::new(IoMode::Auto));
+    let named = hosts.each_ref().map(Host::peer);
+    for (host, peer) in hosts.iter_mut().zip(peers) {
         let backend = format!("nbd:unix:{}:vm1", path.display());
-        let volume = VolumeConfig { backend, peer: Some(peer), ..host.rig.volume("vm1") };
+        let peer = Some(named[peer].clone());
+        let volume = VolumeConfig { backend, peer, ..host.rig.volume("vm1") };
         host.rig.config.volumes.push(volume);
         host.start();
     }
+    hosts
+}
+
+/// A server behind a gate, and two hosts.
+fn two_behind_a_gate(limit: usize, refuses: bool) -> (Rig, Arc<Gate>, Host, Host) {
+    let (server, inner) = server();
+    let path = server.path("gate.sock");
+    let gate = Gate::start(&path, &inner, limit, refuses);
+    let [a, b] = hosts(&path, [1, 0]);
     (server, gate, a, b)
 }
 
@@ -178,5 +193,68 @@ fn a_hand_over_that_fails_at_a_full_server_leaves_both_hosts_as_they_were() {
     drop((at_a, at_b));
     a.stop();
     b.stop();
+    server.stop();
+}
+
+#[test]
+fn a_third_daemon_gets_nothing_from_a_pair() {
+    let (mut server, path) = server();
+    let [mut a, mut b, mut c] = hosts(&path, [1, 0, 0]);
+    let mut model = Model::new();
+    let (mut at_a, mut at_b) = (a.client(), b.client());
+    // From a standby, and from the owner; by force, too, for it has answered.
+    for force in [false, true] {
+        let refused = c.take(force).expect_err("it is no peer of that one");
+        assert!(refused.message.contains("alone: another daemon asks"), "{refused:?}");
+        model.write(&mut at_a, 0, 65536, 1 + u64::from(force), true);
+    }
+    assert_eq!((a.migration().role, a.migration().given), (MigrationRole::Owner, 0));
+    model.write(&mut at_b, 4096, 4096, 3, true);
+    // A daemon that is started again is another one, and is known again.
+    drop(at_b);
+    b.stop();
+    b.start();
+    model.write(&mut at_a, 8192, 4096, 4, true);
+    model.write(&mut b.client(), 12288, 4096, 5, true);
+    model.check(&mut at_a, "the pair goes on");
+    drop(at_a);
+    for host in [&mut a, &mut b, &mut c] {
+        host.stop();
+    }
+    server.stop();
+}
+
+#[test]
+fn a_ring_of_daemons_has_no_two_owners() {
+    let (mut server, path) = server();
+    let mut ring = hosts(&path, [1, 2, 0]);
+    for host in &ring {
+        let refused = host.take(false).expect_err("it asks one that has another peer");
+        assert!(refused.message.contains("alone: another daemon asks"), "{refused:?}");
+        assert_eq!(host.migration().taken, 0);
+    }
+    ring.iter_mut().for_each(Host::stop);
+    server.stop();
+}
+
+#[test]
+fn a_daemon_that_does_not_say_who_it_is_gets_no_volume_without_a_lock() {
+    let (mut server, path) = server();
+    let [mut a, mut b] = hosts(&path, [1, 0]);
+    a.take(false).expect("the other one does not serve it");
+    let give = |from: Option<String>| {
+        let name = "vm1".to_owned();
+        a.rig.ask(|answer| Message::Give { name, epoch: 0, from, answer })
+    };
+    let refused = give(None).expect_err("of an earlier release, or somebody");
+    assert!(refused.message.contains("does not say which it is"), "{refused:?}");
+    // The other one can't be asked who it is.
+    let other = b.identity();
+    b.stop();
+    let refused = give(Some("0".into())).expect_err("nobody vouches for it");
+    assert!(refused.message.contains("does not say who it is"), "{refused:?}");
+    assert_eq!(a.migration().role, MigrationRole::Owner);
+    assert!(give(other).is_err(), "that one had never asked");
+    a.stop();
     server.stop();
 }
