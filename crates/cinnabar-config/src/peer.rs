@@ -1,8 +1,10 @@
 //! The other host of a volume that may move.
 
 use crate::error::SettingError;
-use crate::settings::{Peer, VolumeMode, WarmSettings};
+use crate::settings::{Peer, VolumeConfig, VolumeMode, WarmSettings};
 use crate::values::{normal, size_or};
+use crate::volume::backend_place;
+use cinnabar_backend::spec::Place;
 use std::path::Path;
 use std::time::Duration;
 
@@ -83,41 +85,41 @@ pub fn read_warm(rate: Option<&str>, seconds: Option<u64>) -> Result<WarmSetting
     Ok(WarmSettings { rate_bytes, time_max })
 }
 
-/// Checks that a volume of this mode may move, if it is to.
+/// Checks that a volume with these settings may move.
 ///
 /// # Errors
-/// If its acknowledged writes may be on this host alone, or nobody writes it.
-pub fn check_movable(moves: bool, mode: VolumeMode, read_only: bool) -> Result<(), SettingError> {
-    if moves && mode == VolumeMode::WriteBack {
+/// If its acknowledged writes may be on this host alone, nobody writes it, or no standby can read it: what a
+/// clone has itself is asked when it is attached, not when it comes back.
+pub fn check_movable(volume: &VolumeConfig) -> Result<(), SettingError> {
+    let (key, message, hint) = if volume.mode == VolumeMode::WriteBack {
         let message =
             "a volume in mode write-back can't move: its writes may be on this host alone";
-        let hint = "use mode write-through";
-        return Err(SettingError::new("mode", message, hint));
-    }
-    if moves && read_only {
+        ("mode", message, "use mode write-through: cinnabar volume set NAME --mode write-through")
+    } else if volume.read_only {
         let message = "a read-only volume needs no hand-over: both hosts may serve it";
-        let hint = "leave migrate_peer out";
-        return Err(SettingError::new("migrate_peer", message, hint));
-    }
-    Ok(())
+        ("migrate_peer", message, "leave migrate_peer out")
+    } else if volume.parent.is_some() {
+        let hint = "leave parent out: it is read through its own image then";
+        ("migrate_peer", "a volume with a parent can't move", hint)
+    } else if is_hybrid(volume) {
+        let message = "a hybrid volume can't move: no other host can read it beside its owner";
+        let hint = "leave migrate_peer out: shut its guest down, remove it here and add it there";
+        ("migrate_peer", message, hint)
+    } else {
+        return Ok(());
+    };
+    Err(SettingError::new(key, message, hint))
 }
 
-/// Checks that a volume which may move reads no parent's cache.
-///
-/// # Errors
-/// If it does: what it has itself is asked when it is attached, not when it comes back.
-pub fn check_one_way(moves: bool, is_clone: bool) -> Result<(), SettingError> {
-    if moves && is_clone {
-        let message = "a volume with a parent can't move";
-        let hint = "leave parent out: it is read through its own image then";
-        return Err(SettingError::new("migrate_peer", message, hint));
-    }
-    Ok(())
+/// Whether a volume is on two pools, which have one owner and no other reader.
+pub fn is_hybrid(volume: &VolumeConfig) -> bool {
+    matches!(backend_place(&volume.backend), Some(Place::Hybrid(_)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::volume_keys::VolumeInput;
 
     #[test]
     fn addresses_are_checked() {
@@ -161,12 +163,28 @@ mod tests {
     }
 
     #[test]
-    fn only_volumes_that_are_written_through_move() {
-        assert!(check_movable(true, VolumeMode::WriteBack, false).is_err());
-        assert!(check_movable(true, VolumeMode::WriteThrough, true).is_err());
-        assert!(check_movable(true, VolumeMode::WriteAround, false).is_ok());
-        assert!(check_movable(false, VolumeMode::WriteBack, false).is_ok());
-        assert!(check_one_way(true, true).is_err());
-        assert!(check_one_way(true, false).is_ok() && check_one_way(false, true).is_ok());
+    fn only_volumes_that_a_standby_can_read_move() {
+        let volume = |backend: &str| VolumeInput {
+            name: "vm1".into(),
+            backend: backend.into(),
+            nbd: Some("unix:/run/vm1.sock".into()),
+            ..VolumeInput::default()
+        };
+        let moves = |volume: VolumeInput| {
+            let (migrate_peer, migrate_token_file) = (Some("http://b:1".into()), Some("t".into()));
+            VolumeInput { migrate_peer, migrate_token_file, ..volume }.check(Path::new("/etc"))
+        };
+        let file = || volume("file:/srv/vm1.raw");
+        let mode = |mode: &str| VolumeInput { mode: Some(mode.into()), ..file() };
+        assert!(moves(file()).is_ok() && moves(mode("write-around")).is_ok());
+        assert!(moves(mode("write-back")).is_err());
+        assert!(moves(VolumeInput { read_only: true, ..file() }).is_err());
+        let clone = VolumeInput { parent: Some("golden".into()), ..volume("rbd:pool/vm1") };
+        assert!(clone.check(Path::new("/etc")).is_ok() && moves(clone).is_err());
+        let hybrid = || volume("hybrid:fast=/srv/fast,slow=/srv/slow");
+        assert!(hybrid().check(Path::new("/etc")).is_ok());
+        let refused = moves(hybrid()).expect_err("it has one owner and no other reader");
+        assert_eq!(refused.key, "migrate_peer");
+        assert!(refused.message.contains("hybrid") && refused.hint.contains("remove it here"));
     }
 }

@@ -4,7 +4,7 @@ use super::error::SettingError;
 use super::units::{parse_share, show_share};
 use super::values::{normal, size_or};
 use crate::parent::read_parent;
-use crate::peer::{check_movable, check_one_way, read_peer, read_warm};
+use crate::peer::{check_movable, read_peer, read_warm};
 use crate::qos::{check_qos_group, fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
 use crate::settings::{
     Ack, NbdAddress, Share, SocketAccess, VolumeChange, VolumeConfig, VolumeMode,
@@ -57,11 +57,9 @@ impl VolumeInput {
         let (peer, token) = (self.migrate_peer.as_deref(), self.migrate_token_file.as_deref());
         let peer = read_peer(peer, token, base)?;
         let warm = read_warm(self.migrate_warm_rate.as_deref(), self.migrate_warm_for_s)?;
-        check_movable(peer.is_some(), mode, self.read_only)?;
         let parent =
             read_parent(self.parent.as_deref(), &self.name, &self.backend, self.read_only)?;
-        check_one_way(peer.is_some(), parent.is_some())?;
-        Ok(VolumeConfig {
+        let volume = VolumeConfig {
             parent,
             peer,
             warm,
@@ -99,7 +97,9 @@ impl VolumeInput {
                 self.iops_limit,
                 self.iops_weight,
             )?,
-        })
+        };
+        volume.peer.as_ref().map_or(Ok(()), |_| check_movable(&volume))?;
+        Ok(volume)
     }
 
     /// Whether a snapshot is to be left, which only some volumes can.

@@ -87,6 +87,7 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
         .routes(routes!(resize))
         .routes(routes!(actions::flush))
         .routes(routes!(actions::invalidate))
+        .routes(routes!(migrate::identity))
         .routes(routes!(migrate::give))
         .routes(routes!(migrate::out))
         .routes(routes!(migrate::into))
@@ -107,7 +108,10 @@ pub(super) fn routes() -> OpenApiRouter<Arc<Control>> {
 
 /// What daemons on other hosts ask.
 pub(super) fn peer_routes() -> OpenApiRouter<Arc<Control>> {
-    OpenApiRouter::new().routes(routes!(migrate::give)).routes(routes!(warm::list, warm::fetch))
+    OpenApiRouter::new()
+        .routes(routes!(migrate::identity))
+        .routes(routes!(migrate::give))
+        .routes(routes!(warm::list, warm::fetch))
 }
 
 /// The routes of the control socket.

@@ -2,9 +2,10 @@
 
 use super::Control;
 use super::api::{Answer, VolumeName, from_json, report_of};
-use super::describe::ChangesNamed;
+use super::describe::{Asks, ChangesNamed};
 use axum::body::Bytes;
-use axum::extract::{Path, State};
+use axum::extract::rejection::QueryRejection;
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Json;
 use cinnabar_config::SettingError;
@@ -14,10 +15,29 @@ use cinnabar_config::status::report::VolumeReport;
 use serde::{Deserialize, Serialize};
 use std::sync::Arc;
 use std::time::Duration;
-use utoipa::ToSchema;
+use utoipa::{IntoParams, ToSchema};
 
 /// Longest wait for a volume to be drained for the other host: it is drained all the same after that.
 const GIVE_WAIT_MAX: Duration = Duration::from_mins(2);
+
+/// Longest wait for the data plane to say who it is.
+const IDENTITY_WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Answer of `GET /v1/identity`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+pub struct IdentityBody {
+    /// A number in hexadecimal that each start draws.
+    pub id: String,
+}
+
+/// Query of `POST /v1/volumes/{name}/give`.
+#[derive(Clone, Debug, Default, Deserialize, IntoParams)]
+#[serde(deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub(super) struct GiveQuery {
+    /// `id` of the daemon that asks, as its `GET /v1/identity` says; absent: of an earlier release.
+    from: Option<String>,
+}
 
 /// Body of `POST /v1/volumes/{name}/give`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
@@ -72,23 +92,35 @@ pub struct MigrateInInput {
     pub force: bool,
 }
 
+/// Which daemon this is
+///
+/// Other daemons ask this, to know who asks them for a volume.
+#[utoipa::path(get, path = "/v1/identity", tag = "daemon", operation_id = "identity",
+    responses((status = 200, description = "Its number", body = IdentityBody), Asks))]
+pub(super) async fn identity(State(control): State<Arc<Control>>) -> Answer<Json<IdentityBody>> {
+    let id = control.ask(IDENTITY_WAIT_MAX, Message::Identity).await?;
+    Ok(Json(IdentityBody { id }))
+}
+
 /// Let go of a volume that may move, for the other host
 ///
-/// Other daemons ask this. Answered when this host does not own the volume; all requests of its guests wait
-/// from then on, or are reads of the back end.
+/// Other daemons ask this; 409 if it is not the one to which the volume may move. Answered when this host does
+/// not own the volume; all requests of its guests wait from then on, or are reads of the back end.
 #[utoipa::path(post, path = "/v1/volumes/{name}/give", tag = "volumes", operation_id = "give_volume",
-    params(("name" = String, Path, description = "The volume")),
+    params(("name" = String, Path, description = "The volume"), GiveQuery),
     request_body(content = GiveInput, content_type = "application/json"),
     responses((status = 200, description = "Whether it is free", body = GivenBody), ChangesNamed))]
 pub(super) async fn give(
     State(control): State<Arc<Control>>,
     name: VolumeName,
+    query: Result<Query<GiveQuery>, QueryRejection>,
     body: Bytes,
 ) -> Answer<Json<GivenBody>> {
     let Path(name) = name?;
+    let Query(GiveQuery { from }) = query?;
     let GiveInput { epoch } = from_json(&body)?;
     // Not one change at a time: an operator's command may wait for this very volume.
-    let message = |answer| Message::Give { name, epoch, answer };
+    let message = |answer| Message::Give { name, epoch, from, answer };
     let Given { free, epoch, owned, reason } = control.ask(GIVE_WAIT_MAX, message).await?;
     Ok(Json(GivenBody { free, epoch, owned, reason }))
 }

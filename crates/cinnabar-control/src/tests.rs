@@ -227,7 +227,8 @@ fn without_the_token_nothing_reaches_the_data_plane_and_with_it_everything_does(
 fn daemons_on_other_hosts_get_little_and_nothing_without_the_token() {
     let site = Site::of_peers();
     let asked = [
-        ("POST", "/v1/volumes/vm1/give", r#"{"epoch":1}"#),
+        ("GET", "/v1/identity", ""),
+        ("POST", "/v1/volumes/vm1/give?from=01", r#"{"epoch":1}"#),
         ("GET", "/v1/volumes/vm1/hot?epoch=1", ""),
         ("POST", "/v1/volumes/vm1/hot", r#"{"epoch":1,"blocks":[7]}"#),
     ];

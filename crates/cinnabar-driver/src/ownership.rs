@@ -108,9 +108,23 @@ pub enum Refusal {
     /// Acknowledged writes may be lost: only this host knows that.
     #[error("the last flush of the back end failed, so the volume stays here")]
     Flush,
+    /// This host could not read it afterwards.
+    #[error("this host can't open the back end as a standby, so the volume stays here")]
+    Standby,
     /// This host was the owner, and can't flush any more.
     #[error("this host has lost the back end's lock, and becomes a standby")]
     Lost,
+}
+
+/// Who asks for the volume, as far as that is known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asker {
+    /// The other host, which this one asks in its turn.
+    Peer,
+    /// A third one, of which the other host knows nothing.
+    Stranger,
+    /// A host that can't be told from others.
+    Unknown,
 }
 
 /// Whether another host may have owned the volume since this one had it last.
@@ -139,7 +153,7 @@ pub enum Event {
     Want,
     /// The operator vouches that the other host does not serve the volume, and will not.
     Force,
-    /// The other host asks for the volume; the highest epoch that it knows.
+    /// The other host asks for the volume ([`Ownership::may_ask`]); the highest epoch that it knows.
     Asked(Epoch),
     /// After [`Action::Ask`] of this attempt.
     Answered(Attempt, PeerAnswer),
@@ -147,6 +161,9 @@ pub enum Event {
     Drained(bool),
     /// After [`Action::Release`].
     Released,
+    /// After [`Action::Release`] of a host that was asked for the volume: it can't let go of the back end, and
+    /// has it as before.
+    NotReleased,
     /// After [`Action::Lock`].
     Locked(bool),
     /// After [`Action::Record`].
@@ -296,10 +313,25 @@ impl Ownership {
         matches!(self.state, State::Standby) && !self.wanted
     }
 
+    /// Whether an [`Event::Asked`] of this host counts. Rules for two hold for no third one; one that can't be
+    /// told from others is believed where the back end's lock keeps the wrong one out.
+    pub fn may_ask(&self, asker: Asker) -> bool {
+        match asker {
+            Asker::Peer => true,
+            Asker::Stranger => false,
+            Asker::Unknown => self.fence == Fence::Lock,
+        }
+    }
+
     /// Whether [`Action::Lock`] may break a lock of a host that is not known to be dead: the operator vouches
     /// that it is.
     pub const fn may_break(&self) -> bool {
         self.by_word
+    }
+
+    /// Whether it may keep the volume if it can't let go of the back end ([`Event::NotReleased`]).
+    pub const fn may_return(&self) -> bool {
+        matches!(self.state, State::Releasing)
     }
 
     /// Whether it was fenced off, and lets go of what it had.
@@ -364,6 +396,10 @@ impl Ownership {
                     return vec![Action::StandBy];
                 }
                 vec![self.free(), Action::StandBy]
+            }
+            (Event::NotReleased, State::Releasing) => {
+                self.state = State::Returning(false);
+                vec![self.refuse(Refusal::Standby), Action::Attach(Trust::Word)]
             }
             (Event::Released, State::Undoing) => {
                 self.state = State::Standby;

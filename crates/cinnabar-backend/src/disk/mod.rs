@@ -184,6 +184,15 @@ impl Disk {
         self.remote().is_some_and(Remote::give_up)
     }
 
+    /// Leaves an NBD server, so that it has places for other clients, until something is asked of it again.
+    /// Blocks until nothing is under way there, for at most some ten seconds: then it is left later. Nothing
+    /// else is ever left.
+    pub fn rest(&self) {
+        if let Some(remote) = self.remote() {
+            remote.rest();
+        }
+    }
+
     /// What is wrong with it, if anything is: a flush failed, or its server is out of reach.
     pub fn trouble(&self) -> Option<String> {
         let failed = self.sync_failure().map(|errno| {

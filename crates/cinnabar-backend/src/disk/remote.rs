@@ -79,6 +79,16 @@ impl Remote {
         }
     }
 
+    /// See [`Disk::rest`](super::Disk::rest).
+    pub(super) fn rest(&self) {
+        match self {
+            Self::Nbd(client) => client.rest(),
+            #[cfg(feature = "ceph")]
+            Self::Rbd(_) => {}
+            Self::Hybrid(_) => {}
+        }
+    }
+
     /// Why it is out of reach, if it is.
     pub(super) fn trouble(&self) -> Option<String> {
         each!(self, client => client.trouble())

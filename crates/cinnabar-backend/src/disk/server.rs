@@ -47,7 +47,7 @@ impl Disk {
                 let path = PathBuf::from(server.to_string());
                 Err(DiskError::new(&path, DiskErrorKind::NoClone))
             }
-            Place::Nbd(server) => Self::connect(server, options.read_only),
+            Place::Nbd(server) => Self::connect(server, options),
             Place::Rbd(image) => Self::open_rbd(image, options),
             Place::Hybrid(volume) => Self::open_hybrid(volume, options),
         }
@@ -68,13 +68,15 @@ impl Disk {
         Ok(disk)
     }
 
-    /// Connects to a server. Blocks for at most some ten seconds, name lookup apart.
+    /// Connects to a server, over one connection if `unlocked`: it stands by, and leaves places to who owns it.
+    /// Blocks for at most some ten seconds, name lookup apart.
     ///
     /// # Errors
     /// [`DiskErrorKind::Server`], with a hint.
-    pub fn connect(spec: &NbdSpec, read_only: bool) -> Result<Self, DiskError> {
+    pub fn connect(spec: &NbdSpec, options: &OpenOptions) -> Result<Self, DiskError> {
         let path = PathBuf::from(spec.to_string());
-        let client = nbd::Client::open(spec, read_only)
+        let read_only = options.read_only;
+        let client = nbd::Client::open(spec, read_only, options.unlocked)
             .map_err(|error| DiskError::new(&path, DiskErrorKind::Server(error)))?;
         let export = client.export();
         let (size_bytes, align_bytes) = (export.size_bytes, export.align_bytes);

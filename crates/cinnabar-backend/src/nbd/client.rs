@@ -10,8 +10,12 @@ use cinnabar_engine::units::ByteSpan;
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::{Errno, read, write};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
+
+/// Longest wait for what is under way before a server is left.
+const REST_MAX: Duration = Duration::from_secs(10);
 
 /// Where the completions of tasks go.
 pub(crate) trait Sink: Send + Sync {
@@ -52,6 +56,8 @@ pub(super) struct Mail {
     pub(super) renew: bool,
     /// The server is not waited for any more.
     pub(super) given_up: bool,
+    /// It is to be left as soon as nothing is under way; told then.
+    pub(super) rest: Option<mpsc::Sender<()>>,
     /// The other way: why the server is out of reach.
     trouble: Option<String>,
     /// And a flush that it failed. It sticks, as that of a file does (`disk::durable`): a server may
@@ -66,12 +72,14 @@ impl std::fmt::Debug for Mail {
 }
 
 impl Client {
-    /// Connects and starts the worker.
+    /// Connects, a standby over one connection, and starts the worker.
     ///
     /// # Errors
     /// [`NbdError`] if the server is out of reach or its export can't be a volume.
-    pub(crate) fn open(spec: &NbdSpec, read_only: bool) -> Result<Self, NbdError> {
-        let mut target = Target { spec: Arc::new(spec.clone()), read_only, before: None };
+    pub(crate) fn open(spec: &NbdSpec, read_only: bool, stands_by: bool) -> Result<Self, NbdError> {
+        let connections = if stands_by { 1 } else { spec.connections };
+        let (spec, before) = (Arc::new(spec.clone()), None);
+        let mut target = Target { spec: Arc::clone(&spec), read_only, connections, before };
         let probe = target.clone();
         let first = target.dial()?;
         let export = first.export;
@@ -132,6 +140,14 @@ impl Client {
     /// See [`Disk::give_up`](crate::Disk::give_up).
     pub(crate) fn give_up(&self) {
         self.mailbox.put(|mail| mail.given_up = true);
+    }
+
+    /// See [`Disk::rest`](crate::Disk::rest).
+    pub(crate) fn rest(&self) {
+        let (told, rests) = mpsc::channel();
+        self.mailbox.put(|mail| mail.rest = Some(told));
+        // One with something under way that hangs has it later.
+        let _ = rests.recv_timeout(REST_MAX);
     }
 
     /// Why the server is out of reach, if it is.
@@ -217,7 +233,7 @@ impl Mailbox {
         let mut mail = self.lock();
         let quiet = mail.tasks.is_empty() && mail.news.is_empty();
         change(&mut mail);
-        let ring = quiet || mail.closed || mail.given_up;
+        let ring = quiet || mail.closed || mail.given_up || mail.rest.is_some();
         drop(mail);
         if ring {
             // It fails only when it has rung 2^64 - 2 times unheard.

@@ -48,6 +48,8 @@ pub(super) enum DialEvent {
 pub(super) struct Target {
     pub(super) spec: Arc<NbdSpec>,
     pub(super) read_only: bool,
+    /// At most so many connections.
+    pub(super) connections: u8,
     /// What the volume was attached with.
     pub(super) before: Option<ExportInfo>,
 }
@@ -60,7 +62,7 @@ impl Target {
 
     /// Further connections, if the server can do with them; up to the first that fails.
     pub(super) fn dial_others(&self, first: &ExportInfo, mut each: impl FnMut(Dialed) -> bool) {
-        let count = if first.multi { self.spec.connections } else { 1 };
+        let count = if first.multi { self.connections } else { 1 };
         for number in 1..count {
             match self.dial_within(DIAL_ANOTHER) {
                 Ok(dialed) if dialed.export == *first => {

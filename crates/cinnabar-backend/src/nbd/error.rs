@@ -13,10 +13,10 @@ pub enum NbdError {
     #[error("connecting: {0}")]
     Connect(Errno),
     /// The connection ended or failed during the handshake.
-    #[error("the connection ended during the handshake{}", .0.map(|errno| format!(": {errno}")).unwrap_or_default())]
+    #[error("the connection ended during the handshake{}: it may take no further client", .0.map(|errno| format!(": {errno}")).unwrap_or_default())]
     Ended(Option<Errno>),
     /// It took too long.
-    #[error("no answer within {0} s")]
+    #[error("no answer within {0} s: it may take no further client")]
     Silent(u64),
     /// It said no, or something that is no NBD.
     #[error(transparent)]

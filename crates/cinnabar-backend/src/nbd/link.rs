@@ -215,12 +215,13 @@ impl Link {
         (iovecs, direct)
     }
 
-    /// Says good-bye, if that is possible at once.
-    pub(super) fn leave(self) {
+    /// Says good-bye, if that is possible at once. Gives the socket, on which the server's end comes.
+    pub(super) fn leave(self) -> OwnedFd {
         if self.out.is_empty() {
             let head = request(0, command::DISC, 0, 0, 0);
             let _ = rustix::net::send(&self.socket, &head, rustix::net::SendFlags::NOSIGNAL);
         }
+        self.socket
     }
 }
 

@@ -116,6 +116,15 @@ fn wait(socket: impl AsFd, flags: PollFlags, deadline: Instant) -> rustix::io::R
     }
 }
 
+/// Waits until the other side of each has closed it, for at most so long in all.
+pub(super) fn wait_for_ends(sockets: &[OwnedFd], bound: Duration) {
+    let deadline = Instant::now() + bound;
+    for socket in sockets {
+        // One that can't be waited for is not waited for.
+        let _ = wait(socket, PollFlags::RDHUP, deadline);
+    }
+}
+
 /// A non-blocking socket as a blocking stream that ends at a deadline.
 pub(super) struct Timed<'a> {
     pub(super) socket: &'a OwnedFd,

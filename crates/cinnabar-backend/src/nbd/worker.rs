@@ -10,13 +10,14 @@ use super::export_info::ExportInfo;
 use super::job::{Job, Next};
 use super::link::{Answer, Link};
 use super::proto;
+use super::socket;
 use super::unflushed::Unflushed;
 use crate::port::{Extent, FileId, Task, Whole};
-use rustix::fd::AsRawFd;
+use rustix::fd::{AsRawFd, OwnedFd};
 use rustix::io::Errno;
 use slab::Slab;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 /// How often at least it is looked for jobs that have waited too long.
@@ -24,6 +25,8 @@ const LOOK_EVERY_MAX: Duration = Duration::from_secs(1);
 /// A request that is not given up, and gets no answer for so long, is sent again over new
 /// connections: these may be dead without anything having said so.
 const RENEW_AFTER: Duration = Duration::from_mins(5);
+/// Longest wait for a server that is left to close its end, so that it has counted us out.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// How often an outage is reported.
 const TELL_EVERY: Duration = Duration::from_secs(10);
 
@@ -53,6 +56,10 @@ pub(super) struct Worker {
     renew: bool,
     /// The server is not waited for, nor dialed, any more.
     given_up: bool,
+    /// It is to be left as soon as nothing is under way; told then.
+    rest: Option<mpsc::Sender<()>>,
+    /// It was left, and is dialed again when something is asked.
+    rests: bool,
     next_look: Instant,
     /// When the connections that there are, or were last, were made.
     connected: Instant,
@@ -92,6 +99,8 @@ impl Worker {
             told: None,
             renew: false,
             given_up: false,
+            rest: None,
+            rests: false,
             next_look: Instant::now(),
             connected: Instant::now(),
             answers: Vec::new(),
@@ -125,6 +134,7 @@ impl Worker {
             self.hear(outage, news);
         }
         self.renew |= mail.renew && !self.given_up;
+        self.rest = mail.rest.or(self.rest.take());
         if mail.given_up && !self.given_up {
             self.give_up();
         }
@@ -153,7 +163,7 @@ impl Worker {
         self.mailbox.set_trouble(None);
         let idle = self.jobs.is_empty();
         for link in self.links.drain(..).filter(|_| idle) {
-            link.leave();
+            drop(link.leave());
         }
         for job in self.jobs.drain() {
             job.finish(Err(Errno::CANCELED));
@@ -179,6 +189,9 @@ impl Worker {
         }
         let key = self.jobs.insert(job);
         self.ready.push_back(key);
+        if self.rests {
+            self.begin_outage(Instant::now());
+        }
     }
 
     /// A port with data of the disk hears of a restart once, by the name that the disk has there now.
@@ -193,6 +206,7 @@ impl Worker {
     /// Makes requests of what is ready, as far as there is room, and sends them.
     fn ask(&mut self) {
         self.renew_if_quiet();
+        self.rest_if_quiet();
         while !self.renew
             && let Some(&key) = self.ready.front()
         {
@@ -351,9 +365,31 @@ impl Worker {
             );
         }
         self.mailbox.set_trouble(Some(reason.into()));
+        self.begin_outage(now);
+    }
+
+    fn begin_outage(&mut self, now: Instant) {
+        self.rests = false;
         self.outages += 1;
         self.outage = Some(Outage { since: now, refused: false });
         self.dial();
+    }
+
+    /// Leaves the server if that is wanted, so that it has places for others. Nothing is under way then, and no
+    /// attempt to reach it goes on.
+    fn rest_if_quiet(&mut self) {
+        let Some(told) = self.rest.take_if(|_| self.jobs.is_empty()) else { return };
+        if self.given_up {
+            return;
+        }
+        let sockets: Vec<OwnedFd> = self.links.drain(..).map(Link::leave).collect();
+        socket::wait_for_ends(&sockets, LEAVE_MAX);
+        // What an earlier attempt still brings is not heard.
+        self.outages += 1;
+        (self.outage, self.dialing, self.rests) = (None, None, true);
+        self.backoff.reset();
+        self.mailbox.set_trouble(None);
+        let _ = told.send(());
     }
 
     fn dial(&mut self) {

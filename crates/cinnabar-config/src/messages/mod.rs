@@ -147,12 +147,16 @@ pub enum Message {
         /// Answer.
         answer: AnswerTo<()>,
     },
+    /// Which daemon this is: a number that each start draws.
+    Identity(AnswerTo<String>),
     /// The other host of a volume that may move asks for it, and tells the highest epoch it knows.
     Give {
         /// Which.
         name: String,
         /// The epoch.
         epoch: u64,
+        /// Which daemon asks ([`Message::Identity`]); daemons of earlier releases do not say.
+        from: Option<String>,
         /// Answer, once this host does not own the volume.
         answer: AnswerTo<Given>,
     },

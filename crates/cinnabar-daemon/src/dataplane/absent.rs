@@ -19,7 +19,7 @@ use cinnabar_config::messages::{
     AnswerTo, CommandError, CommandErrorKind, NbdAddress, Peer, StartConfig, StartError,
     StartErrorKind, Subject, VolumeConfig, Waiting,
 };
-use cinnabar_config::peer::{check_movable, check_one_way};
+use cinnabar_config::peer::check_movable;
 use cinnabar_engine::units::{Instant, SECTOR_BYTES};
 use cinnabar_frontend::nbd::{Export, ExportId};
 use std::collections::BTreeMap;
@@ -307,9 +307,7 @@ impl DataPlane {
         let found = self.absents.list.iter_mut().find(|absent| absent.config.name == name);
         let absent = found.filter(|_| self.stop.is_none());
         let Some(absent) = absent else { return drop(answer.send(Err(CommandError::gone()))) };
-        let checked = check_movable(true, absent.config.mode, absent.config.read_only);
-        let is_clone = absent.config.parent.is_some();
-        if let Err(error) = checked.and_then(|()| check_one_way(true, is_clone)) {
+        if let Err(error) = check_movable(&absent.config) {
             let error = CommandError::new(CommandErrorKind::Invalid, error.message, error.hint);
             return drop(answer.send(Err(error)));
         }

@@ -3,7 +3,7 @@
 
 use super::background::{Finished, Opening, Task};
 use super::disks::OpenedVolume;
-use super::migrate::MoveChange;
+use super::migrate::{Asking, MoveChange};
 use super::plane::DataPlane;
 use super::volume::{Change, Fault, Volume};
 use cinnabar_backend::Memory;
@@ -153,7 +153,10 @@ impl DataPlane {
             Message::EndRecording { id, answer } => {
                 let _ = answer.send(self.end_recording(id));
             }
-            Message::Give { name, epoch, answer } => self.give(now, &name, epoch, answer),
+            Message::Identity(answer) => drop(answer.send(Ok(self.identity.clone()))),
+            Message::Give { name, epoch, from, answer } => {
+                self.give(now, &name, Asking { epoch, from, answer });
+            }
             Message::Hot { name, epoch, after, limit, answer } => {
                 self.hot(&name, epoch, (after, limit), answer);
             }

@@ -92,6 +92,9 @@ pub(super) struct DataPlane {
     pub(super) streams: Option<SampleStreams>,
     /// Of volumes in write-back mode.
     pub(super) writes: Writes,
+    /// Which daemon this is, for the other hosts of volumes that move: drawn at the start, so that no copy of
+    /// a state folder has the same.
+    pub(super) identity: String,
     /// Claims of back ends that are no files.
     pub(super) claims_dir: PathBuf,
     /// A stop waits for the back ends to have what the log holds.

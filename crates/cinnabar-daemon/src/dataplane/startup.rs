@@ -180,6 +180,7 @@ impl DataPlane {
             streams,
             targets: BTreeMap::new(),
             writes: Writes::Off,
+            identity: format!("{:016x}", draw_attachment()?),
             claims_dir: config.cache.state_dir.join("claims"),
             drain_on_stop: config.cache.write_log.as_ref().is_some_and(|log| log.drain_on_stop),
             rpo: config.cache.write_log.as_ref().map_or(Duration::MAX, |log| log.rpo),

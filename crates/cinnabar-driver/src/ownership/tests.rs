@@ -459,6 +459,8 @@ impl World {
         let step = self.hosts[at].step.take().expect("one is under way");
         let event = match step {
             Action::Drain => Event::Drained(good && !self.hosts[at].fenced),
+            // It could not stand by: it has been the owner all along.
+            Action::Release if !good && self.hosts[at].machine.may_return() => Event::NotReleased,
             Action::Release => {
                 self.hosts[at].fenced = false;
                 self.hosts[at].owns = self.bug == Some(Bug::ReleasedEarly);
@@ -587,3 +589,5 @@ fn what_a_crash_leaves_unproven_is_the_hosts_own_only_if_no_other_had_the_volume
         assert!(!Trust::ProofOnly.weigh(&record).written);
     }
 }
+
+mod giving;

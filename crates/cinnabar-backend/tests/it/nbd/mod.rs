@@ -4,10 +4,11 @@ mod hostile;
 mod outages;
 mod plain;
 mod real;
+mod rest;
 pub(crate) mod server;
 
 use crate::rig::{dirty, slices};
-use cinnabar_backend::disk::Disk;
+use cinnabar_backend::disk::{Disk, OpenOptions};
 use cinnabar_backend::nbd::NbdSpec;
 use cinnabar_backend::port::{self, Done, FileId, IoMode, Job, JobOp, Port, PortEvent};
 use cinnabar_backend::{DiskError, Memory};
@@ -47,7 +48,7 @@ fn connect(text: &str) -> Result<Disk, DiskError> {
 fn connect_as(text: &str, read_only: bool) -> Result<Disk, DiskError> {
     let text = text.strip_prefix("nbd").expect("an nbd backend");
     let spec = NbdSpec::parse(text, Path::new("/")).expect("well-formed");
-    Disk::connect(&spec, read_only)
+    Disk::connect(&spec, &OpenOptions { read_only, ..OpenOptions::default() })
 }
 
 /// A socket's path, and the text of the backend behind it.

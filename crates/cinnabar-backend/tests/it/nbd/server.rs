@@ -80,6 +80,8 @@ struct State {
     script: Script,
     streams: Vec<UnixStream>,
     connections: u64,
+    /// Of those, the ones that there are.
+    live: u64,
     /// Kills so far: what an earlier life began comes to nothing.
     life: u64,
 }
@@ -104,6 +106,7 @@ impl Server {
             script: Box::new(|_| Deed::Serve),
             streams: Vec::new(),
             connections: 0,
+            live: 0,
             life: 0,
         };
         let stop = Arc::new(AtomicBool::new(true));
@@ -130,6 +133,11 @@ impl Server {
     /// Connections ever.
     pub(crate) fn connections(&self) -> u64 {
         self.state().connections
+    }
+
+    /// Connections now.
+    pub(crate) fn live(&self) -> u64 {
+        self.state().live
     }
 
     /// What it would say after a power cut.
@@ -207,13 +215,14 @@ fn welcome(stream: UnixStream, state: &Arc<Mutex<State>>) {
     stream.set_nonblocking(false).expect("a socket that blocks");
     let state = Arc::clone(state);
     let mut locked = lock(&state);
-    locked.connections += 1;
+    (locked.connections, locked.live) = (locked.connections + 1, locked.live + 1);
     let (connection, life) = (locked.connections, locked.life);
     locked.streams.push(stream.try_clone().expect("another handle"));
     drop(locked);
     thread::spawn(move || {
         // Its end is the client's, or a kill.
         let _ = serve(stream, &state, connection, life);
+        lock(&state).live -= 1;
     });
 }
 

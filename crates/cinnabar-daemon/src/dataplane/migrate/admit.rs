@@ -208,6 +208,9 @@ impl DataPlane {
         if let MoveDone::Looked(result) = what {
             return self.looked_at_claim(now, key, &result);
         }
+        if let MoveDone::Identified(result) = what {
+            return self.identified(now, key, result);
+        }
         if self.is_over_to_move(key) {
             return;
         }
@@ -230,7 +233,7 @@ impl DataPlane {
                 self.move_on(now, key, Event::Recorded(result.is_ok()));
             }
             MoveDone::Prepared(result) => self.prepared(now, key, result),
-            MoveDone::Looked(_) => unreachable!("taken above"),
+            MoveDone::Looked(_) | MoveDone::Identified(_) => unreachable!("taken above"),
         }
     }
 }

@@ -5,9 +5,9 @@ use super::work::MoveStep;
 use super::{Moves, Swap, fence_of};
 use crate::dataplane::plane::DataPlane;
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind, Given, Peer};
-use cinnabar_config::peer::{check_movable, check_one_way};
+use cinnabar_config::peer::check_movable;
 use cinnabar_driver::Ownership;
-use cinnabar_driver::ownership::{EPOCH_MAX, Event, Role};
+use cinnabar_driver::ownership::{Asker, EPOCH_MAX, Event, Role};
 use cinnabar_driver::write_mode::Route;
 use cinnabar_engine::units::Instant;
 use std::path::PathBuf;
@@ -18,6 +18,15 @@ pub(in super::super) enum MoveChange {
     Cancel(AnswerTo<()>),
     /// It is removed, which ends behind this: one that is added by that name reads what is kept.
     Forget,
+}
+
+/// A daemon asks for a volume.
+pub(in super::super) struct Asking {
+    /// The highest epoch that it knows.
+    pub(in super::super) epoch: u64,
+    /// Which daemon it is, if it says so.
+    pub(in super::super) from: Option<String>,
+    pub(in super::super) answer: AnswerTo<Given>,
 }
 
 fn busy(message: String, hint: &str) -> CommandError {
@@ -33,14 +42,9 @@ impl DataPlane {
         self.volumes.iter().find(|(_, volume)| volume.config.name == name).map(|(key, _)| key)
     }
 
-    /// The other host asks for a volume.
-    pub(in super::super) fn give(
-        &mut self,
-        now: Instant,
-        name: &str,
-        epoch: u64,
-        answer: AnswerTo<Given>,
-    ) {
+    /// A daemon asks for a volume: the other host's, or one that is none of the two.
+    pub(in super::super) fn give(&mut self, now: Instant, name: &str, asking: Asking) {
+        let epoch = asking.epoch;
         let found = self.key_by_name(name).filter(|_| self.stop.is_none());
         let changes = found.is_some_and(|key| self.volumes[key].move_change.is_some());
         let moves = found.and_then(|key| Some((key, self.volumes[key].moves.as_mut()?)));
@@ -53,11 +57,7 @@ impl DataPlane {
             (_, Some(_)) if changes => {
                 busy(format!("volume {name:?} is changing"), "try again in a moment")
             }
-            (_, Some((key, moves))) if epoch < EPOCH_MAX => {
-                moves.asked.push(answer);
-                moves.note_asked(epoch);
-                return self.move_on(now, key, Event::Asked(epoch));
-            }
+            (_, Some((key, _))) if epoch < EPOCH_MAX => return self.give_to(now, key, asking),
             (_, Some(_)) => {
                 let message = format!("epoch: {epoch} is none");
                 CommandError::new(CommandErrorKind::Invalid, message, "see docs/guide/moving.md")
@@ -76,7 +76,60 @@ impl DataPlane {
                 CommandError::new(CommandErrorKind::NotFound, message, hint)
             }
         };
-        let _ = answer.send(Err(error));
+        let _ = asking.answer.send(Err(error));
+    }
+
+    /// Gives it to the other host. Who says a number that is not known as its is looked up by asking it.
+    fn give_to(&mut self, now: Instant, key: usize, asking: Asking) {
+        let moves = self.moving(key);
+        if asking.from.is_some() && asking.from != moves.peer_id {
+            if moves.asking.is_some() {
+                let error = busy("another daemon asks just now".into(), "try again in a moment");
+                return drop(asking.answer.send(Err(error)));
+            }
+            moves.asking = Some(asking);
+            let peer = moves.peer.clone();
+            return self.start_move(key, MoveStep::Identify(peer));
+        }
+        let asker = if asking.from.is_some() { Asker::Peer } else { Asker::Unknown };
+        if !moves.own.may_ask(asker) {
+            let reason = "the daemon that asks does not say which it is";
+            return self.refuse_stranger(key, asking, reason);
+        }
+        moves.asked.push(asking.answer);
+        moves.note_asked(asking.epoch);
+        self.move_on(now, key, Event::Asked(asking.epoch));
+    }
+
+    /// The other host has said who it is, or nothing of use.
+    pub(super) fn identified(&mut self, now: Instant, key: usize, result: Result<String, String>) {
+        let moves = self.moving(key);
+        let Some(mut asking) = moves.asking.take() else { return };
+        let (asker, reason) = match result {
+            Ok(id) if asking.from.as_ref() == Some(&id) => {
+                moves.peer_id = Some(id);
+                (Asker::Peer, String::new())
+            }
+            Ok(_) => (Asker::Stranger, "another daemon asks".into()),
+            Err(reason) => (Asker::Unknown, format!("that one does not say who it is: {reason}")),
+        };
+        if !moves.own.may_ask(asker) {
+            return self.refuse_stranger(key, asking, &reason);
+        }
+        // Without a number it is not looked up again.
+        asking.from = asking.from.filter(|_| asker == Asker::Peer);
+        let name = self.volumes[key].config.name.clone();
+        self.give(now, &name, asking);
+    }
+
+    fn refuse_stranger(&self, key: usize, asking: Asking, reason: &str) {
+        let volume = &self.volumes[key];
+        let (volume, moves) = (&volume.config.name, volume.moves.as_ref().expect("it moves"));
+        let peer = &moves.peer.address;
+        tracing::warn!(volume, peer, reason, "a daemon that is not known as the other host's asks");
+        let message = format!("volume {volume:?} is given to the daemon at {peer} alone: {reason}");
+        let hint = "each of two daemons names the other one, and reaches it; update an older one";
+        let _ = asking.answer.send(Err(busy(message, hint)));
     }
 
     /// A volume may move from now on.
@@ -124,11 +177,8 @@ impl DataPlane {
             Err(CommandError::new(CommandErrorKind::Invalid, message, hint))
         };
         self.check_no_move_change(key)?;
-        if let Err(error) = check_movable(true, volume.config.mode, volume.config.read_only) {
-            return invalid(error.message, "cinnabar volume set NAME --mode write-through");
-        }
-        if let Err(error) = check_one_way(true, volume.config.parent.is_some()) {
-            return invalid(error.message, "remove it, and add it without a parent");
+        if let Err(error) = check_movable(&volume.config) {
+            return invalid(error.message, &error.hint);
         }
         if volume.writes.route() != Route::Engine || volume.writes.changes() {
             let message = format!("volume {name:?} is leaving mode write-back");
@@ -288,7 +338,8 @@ impl DataPlane {
         let Some(moves) = self.volumes[key].moves.as_mut() else { return };
         moves.ends = true;
         let kept = Kept { record: moves.own.record(), peer: None };
-        for asked in std::mem::take(&mut moves.asked) {
+        let asking = moves.asking.take().map(|asking| asking.answer);
+        for asked in std::mem::take(&mut moves.asked).into_iter().chain(asking) {
             let error = busy(format!("volume {name:?} is being removed"), "try again in a moment");
             let _ = asked.send(Err(error));
         }

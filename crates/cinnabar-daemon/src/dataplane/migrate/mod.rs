@@ -14,7 +14,7 @@ mod steps;
 mod warm;
 mod work;
 
-pub(super) use commands::MoveChange;
+pub(super) use commands::{Asking, MoveChange};
 pub(super) use warm::{Arrival, Door, WarmDone, WarmStep, WarmTask};
 pub(super) use work::{MoveDone, MoveStep, open};
 
@@ -32,6 +32,7 @@ use cinnabar_config::volume::backend_place;
 use cinnabar_driver::Ownership;
 use cinnabar_driver::ownership::{Fence, Record, Role, Trust};
 use cinnabar_engine::units::Instant;
+use cinnabar_engine::volume::ProofToken;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -47,19 +48,26 @@ pub(super) struct Moves {
     drained: bool,
     /// A hand-over has failed, and it is to be served here as before.
     returns: bool,
+    /// The proof that was read then, behind a good flush.
+    kept_proof: Option<ProofToken>,
     /// The back end for writing, until the engines have it.
     opened: Option<Box<OpenedVolume>>,
     /// One that is being let go of: something may hold it for a moment.
     leaving: Option<Arc<Disk>>,
     /// Requests of the other host that are yet to be answered; the newest is refused first.
     asked: Vec<AnswerTo<Given>>,
+    /// Which daemon the other host's is, as it has said.
+    peer_id: Option<String>,
+    /// One that asks and is not known by that: the other host is asked who it is.
+    asking: Option<Asking>,
     /// Operators who want the volume here.
     takers: Vec<AnswerTo<()>>,
     /// The pause after a failed attempt ends then.
     again_at: Option<Instant>,
     /// Failed attempts in a row.
     tries: u32,
-    /// A standby that could not be attached, or whose back end could not be opened, tries again then.
+    /// A standby that could not be attached, or whose back end could not be opened, tries again then: it has
+    /// no other way.
     stand_by_at: Option<Instant>,
     /// Reads that wait for a look at the claim, and those for which it is being looked at.
     reads: Vec<Waiting>,
@@ -146,9 +154,12 @@ impl Moves {
             trust: Trust::ProofOnly,
             drained: false,
             returns: false,
+            kept_proof: None,
             opened: None,
             leaving: None,
             asked: Vec::new(),
+            peer_id: None,
+            asking: None,
             takers: Vec::new(),
             again_at: None,
             tries: 0,

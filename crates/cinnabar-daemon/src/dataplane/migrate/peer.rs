@@ -15,6 +15,8 @@ const CONNECT_MAX: Duration = Duration::from_secs(3);
 /// Longest wait for the answer: the other host drains the volume meanwhile. It goes on with that, and the
 /// next attempt is answered.
 pub(super) const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// Longest wait for who it is, which it knows at once. Its own request waits for that.
+const IDENTITY_MAX: Duration = Duration::from_secs(5);
 /// Longest answer, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Longest reason that is shown, in characters.
@@ -38,12 +40,36 @@ struct Refused {
     error: String,
 }
 
-/// Asks for a volume, and tells the highest epoch known here. Gives what the other host says, and why if it
-/// does not give the volume. Blocks for at most some twenty seconds, name lookup apart.
-pub(super) fn ask(peer: &Peer, name: &str, epoch: u64) -> (PeerAnswer, String) {
+/// As `GET /v1/identity` answers.
+#[derive(Deserialize)]
+struct Identity {
+    id: String,
+}
+
+/// Asks the other host which daemon it has. Blocks for at most some ten seconds, name lookup apart.
+pub(super) fn identity(peer: &Peer) -> Result<String, String> {
+    let asked = Ask {
+        method: "GET",
+        path: "/v1/identity".into(),
+        body: String::new(),
+        answer_bytes_max: ANSWER_BYTES_MAX,
+        answer_max: IDENTITY_MAX,
+    };
+    match exchange(peer, &asked)? {
+        (200, body) => serde_json::from_slice::<Identity>(&body)
+            .map(|Identity { id }| id)
+            .map_err(|_| "it answers something else".into()),
+        (code, body) => Err(reason_of(code, &body)),
+    }
+}
+
+/// Asks for a volume as this daemon, and tells the highest epoch known here. Gives what the other host says, and
+/// why if it does not give the volume. Blocks for at most some twenty seconds, name lookup apart.
+pub(super) fn ask(peer: &Peer, name: &str, epoch: u64, from: &str) -> (PeerAnswer, String) {
     let asked = Ask {
         method: "POST",
-        path: format!("/v1/volumes/{}/give", escape(name)),
+        // Daemons of earlier releases do not look at it.
+        path: format!("/v1/volumes/{}/give?from={from}", escape(name)),
         body: format!("{{\"epoch\":{epoch}}}"),
         answer_bytes_max: ANSWER_BYTES_MAX,
         answer_max: ANSWER_MAX,

@@ -19,6 +19,7 @@ use cinnabar_driver::ownership::{Action, Event, Reply, Role, Trust};
 use cinnabar_driver::{Phase, VolumeLife};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::units::Instant;
+use cinnabar_engine::volume::ProofToken;
 use cinnabar_engine::{Command, Failure};
 use std::sync::Arc;
 use std::time::Duration;
@@ -70,14 +71,15 @@ impl DataPlane {
                 let volume = &self.volumes[key];
                 let peer = volume.moves.as_ref().expect("it moves").peer.clone();
                 let name = volume.config.name.clone();
-                self.start_move(key, MoveStep::Ask { peer, name, attempt, epoch });
+                let from = self.identity.clone();
+                self.start_move(key, MoveStep::Ask { peer, name, attempt, epoch, from });
             }
             Action::Lock => {
                 let mut place = self.whereabouts(key);
                 let moves = self.moving(key);
                 moves.left = None;
                 place.options.by_word = moves.own.may_break();
-                let step = MoveStep::Lock(place);
+                let step = MoveStep::Lock(place, Arc::clone(&self.volumes[key].io.disk));
                 self.start_move(key, step);
             }
             Action::Record(record, trust) => {
@@ -202,7 +204,8 @@ impl DataPlane {
 
     fn open_standby(&mut self, key: usize) {
         let record = self.moving(key).own.record();
-        let step = MoveStep::StandBy(self.whereabouts(key), record);
+        let before = Arc::clone(&self.volumes[key].io.disk);
+        let step = MoveStep::StandBy(self.whereabouts(key), record, before);
         self.start_move(key, step);
     }
 
@@ -211,11 +214,12 @@ impl DataPlane {
         &mut self,
         now: Instant,
         key: usize,
-        result: Result<Box<OpenedVolume>, String>,
+        result: Result<Box<OpenedVolume>, (String, Option<ProofToken>)>,
     ) {
         let swapped = result.and_then(|opened| {
             let disk = Arc::new(opened.disk);
-            self.swap_in(key, disk, Attached::Standby).map_err(|errno| errno.to_string())
+            let swapped = self.swap_in(key, disk, Attached::Standby);
+            swapped.map_err(|errno| (errno.to_string(), None))
         });
         match swapped {
             Ok(old) => {
@@ -225,11 +229,19 @@ impl DataPlane {
                 self.attach_to_engines(key, None);
                 self.let_go_of_back_end(now, key);
             }
-            Err(reason) => {
+            Err((reason, proof)) => {
                 let volume = &self.volumes[key].config.name;
-                tracing::warn!(volume, reason, "the back end can't be let go of yet");
-                self.moving(key).reason = reason;
-                self.stand_by_in(now, key, PAUSE_MAX);
+                tracing::warn!(volume, reason, "the back end can't be opened as a standby");
+                // The end of an image lets go of its lock, behind which another host may have it.
+                let unlocked = self.volumes[key].io.disk.lock_state() == LockState::Released;
+                let moves = self.moving(key);
+                moves.reason = reason;
+                if unlocked || !moves.own.may_return() {
+                    return self.stand_by_in(now, key, PAUSE_MAX);
+                }
+                // Nothing was let go of: its guests do not wait for what may never be.
+                (moves.left, moves.kept_proof) = (None, proof);
+                self.move_on(now, key, Event::NotReleased);
             }
         }
     }
@@ -309,9 +321,14 @@ impl DataPlane {
         // After a hand-over that has failed: it is locked still.
         if !self.stands_by(key) {
             let disk = Arc::clone(&volume.io.disk);
-            self.moving(key).returns = true;
+            let moves = self.moving(key);
+            moves.returns = true;
+            let proof = moves.kept_proof.take();
             match self.swap_in(key, disk, Attached::Owner) {
-                Ok(_same) => self.attach_to_engines(key, None),
+                Ok(_same) => {
+                    self.volumes[key].proof = proof;
+                    self.attach_to_engines(key, None);
+                }
                 Err(errno) => {
                     self.moving(key).reason = errno.to_string();
                     self.move_on(now, key, Event::Attached(false));

@@ -6,19 +6,24 @@ use crate::dataplane::disks::{self, OpenedVolume, Taken};
 use crate::dataplane::writes::{Claimed, Known};
 use cinnabar_backend::disk::OpenOptions;
 use cinnabar_backend::generations::{DeviceId, Ledger};
+use cinnabar_backend::{Disk, Proof};
 use cinnabar_config::messages::{Peer, StartError, StartErrorKind, Subject, VolumeConfig};
-use cinnabar_config::peer::{check_movable, check_one_way};
+use cinnabar_config::peer::{check_movable, is_hybrid};
 use cinnabar_driver::ownership::{Attempt, PeerAnswer, Record};
+use cinnabar_engine::volume::ProofToken;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// A step.
 pub(in super::super) enum MoveStep {
     /// Ask the other host for it.
-    Ask { peer: Peer, name: String, attempt: Attempt, epoch: u64 },
-    /// Open its back end for writing.
-    Lock(Where),
-    /// Open it for reading, without the lock.
-    StandBy(Where, Record),
+    Ask { peer: Peer, name: String, attempt: Attempt, epoch: u64, from: String },
+    /// Ask the other host which daemon it has.
+    Identify(Peer),
+    /// Open its back end for writing. A server is left by the standby before that: it may take few clients.
+    Lock(Where, Arc<Disk>),
+    /// Open it for reading, without the lock, in place of this one, which leaves its server before that.
+    StandBy(Where, Record, Arc<Disk>),
     /// Make this durable; for an operator's command, or for the step of taking. Before that, disown what
     /// only the operator's word would make believed, if there is a ledger to do that.
     Record { folder: PathBuf, name: String, kept: Kept, disown: Option<Ledger>, by_command: bool },
@@ -39,8 +44,10 @@ pub(in super::super) struct Where {
 /// What came of it.
 pub(in super::super) enum MoveDone {
     Asked(Attempt, PeerAnswer, String),
+    Identified(Result<String, String>),
     Locked(Result<Box<OpenedVolume>, String>),
-    StandsBy(Result<Box<OpenedVolume>, String>),
+    /// If it can't be: why, and the proof of the one that is to be replaced.
+    StandsBy(Result<Box<OpenedVolume>, (String, Option<ProofToken>)>),
     Recorded(Result<(), String>, Kept, bool),
     Prepared(Result<(u64, Option<DeviceId>), String>),
     Looked(Result<(), Claimed>),
@@ -49,7 +56,7 @@ pub(in super::super) enum MoveDone {
 impl MoveStep {
     /// Nothing has to be brought to an end if the daemon stops.
     pub(in super::super) const fn only_asks(&self) -> bool {
-        matches!(self, Self::Ask { .. } | Self::Look { .. })
+        matches!(self, Self::Ask { .. } | Self::Identify(_) | Self::Look { .. })
     }
 
     /// It makes something durable, in the order in which that was asked for.
@@ -60,17 +67,22 @@ impl MoveStep {
     /// Does it; blocks.
     pub(in super::super) fn run(self) -> MoveDone {
         match self {
-            Self::Ask { peer, name, attempt, epoch } => {
-                let (answer, reason) = peer::ask(&peer, &name, epoch);
+            Self::Ask { peer, name, attempt, epoch, from } => {
+                let (answer, reason) = peer::ask(&peer, &name, epoch, &from);
                 MoveDone::Asked(attempt, answer, reason)
             }
-            Self::Lock(Where { config, options, taken, claims }) => {
+            Self::Identify(peer) => MoveDone::Identified(peer::identity(&peer)),
+            Self::Lock(Where { config, options, taken, claims }, standby) => {
+                standby.rest();
+                drop(standby);
                 let opened = disks::open_volume(&config, &options, &taken, &claims);
                 MoveDone::Locked(opened.map(Box::new).map_err(|error| error.message))
             }
-            Self::StandBy(Where { config, options, taken, claims }, record) => {
+            Self::StandBy(Where { config, options, taken, claims }, record, before) => {
+                before.rest();
                 let opened = disks::open_standby(&config, &options, &taken, &claims, record);
-                MoveDone::StandsBy(opened.map(Box::new).map_err(|error| error.message))
+                let proof = || before.read_proof().ok().flatten();
+                MoveDone::StandsBy(opened.map(Box::new).map_err(|error| (error.message, proof())))
             }
             Self::Record { folder, name, kept, disown, by_command } => {
                 let disowned = disown.map_or(Ok(false), |ledger| {
@@ -119,12 +131,14 @@ pub(in super::super) fn open(
             return refuse(message, hint);
         }
     };
-    let Some(peer) = config.peer.clone().or(peer) else {
+    // A hybrid volume has never moved, whatever was recorded of it: its owner's lock keeps others away.
+    let peer = config.peer.clone().or_else(|| peer.filter(|_| !is_hybrid(config)));
+    let Some(peer) = peer else {
         return disks::open_volume(config, options, taken, claims);
     };
-    let checked = check_movable(true, config.mode, config.read_only);
-    if let Err(error) = checked.and_then(|()| check_one_way(true, config.parent.is_some())) {
-        return refuse(error.message, "change it, or end the migration: cinnabar migrate cancel");
+    if let Err(error) = check_movable(config) {
+        let hint = "it was to move: change it back, take it, and say here: cinnabar migrate cancel";
+        return refuse(error.message, hint);
     }
     let config = VolumeConfig { peer: Some(peer), ..config.clone() };
     disks::open_standby(&config, options, taken, claims, record)

@@ -2,10 +2,10 @@
 
 use super::client::Client;
 use super::rig::{MIB, Rig, SIZE, both, pattern};
-use super::warm::{Meddler, answer_hot};
+use super::warm::{Meddler, answer_hot, ask};
 use cinnabar_config::messages::{
-    CommandErrorKind, Commands, Given, IoMode, Message, MigrationRole, MigrationStatus, Peer,
-    State, VolumeMode,
+    CommandError, CommandErrorKind, Commands, Given, IoMode, Message, MigrationRole,
+    MigrationStatus, Peer, State, VolumeMode,
 };
 use rustix::net::sockopt::set_socket_reuseport;
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with};
@@ -88,9 +88,14 @@ impl Host {
         status.volumes[0].migration.clone().expect("it may move")
     }
 
-    pub(super) fn take(&self, force: bool) -> Result<(), cinnabar_config::messages::CommandError> {
+    pub(super) fn take(&self, force: bool) -> Result<(), CommandError> {
         let (name, peer, take) = ("vm1".to_owned(), None, Some(force));
         self.rig.ask(|answer| Message::MigrateIn { name, peer, take, answer })
+    }
+
+    /// Which daemon it is.
+    pub(super) fn identity(&self) -> Option<String> {
+        Some(self.rig.ask(Message::Identity).expect("it knows"))
     }
 
     pub(super) fn client(&self) -> Client {
@@ -114,29 +119,29 @@ fn answer(mut stream: TcpStream, commands: &Commands, meddler: &Meddler) {
     if text.contains("/v1/volumes/vm1/hot") {
         return answer_hot(stream, &text, commands, meddler);
     }
-    assert!(text.starts_with("POST /v1/volumes/vm1/give HTTP/1.1\r\n"), "{text}");
     assert!(text.contains("Authorization: Bearer 0123456789abcdef\r\n"), "{text}");
-    let epoch = text.split("{\"epoch\":").nth(1).expect("its body").trim_end_matches('}');
-    let (answer, answered) = tokio::sync::oneshot::channel();
-    let give =
-        Message::Give { name: "vm1".into(), epoch: epoch.parse().expect("a number"), answer };
-    let said = commands.send(give).and_then(|()| {
-        answered
-            .blocking_recv()
-            .unwrap_or_else(|_| Err(cinnabar_config::messages::CommandError::gone()))
-    });
-    let (code, body) = match said {
-        Ok(Given { free, epoch, owned, reason }) => (
-            200,
-            format!(
-                "{{\"free\":{free},\"epoch\":{epoch},\"owned\":{owned},\"reason\":\"{reason}\"}}"
-            ),
-        ),
+    let body = if text.starts_with("GET /v1/identity HTTP/1.1\r\n") {
+        ask(commands, Message::Identity).map(|id| format!("{{\"id\":\"{id}\"}}"))
+    } else {
+        give_as_asked(&text, commands)
+    };
+    let (code, body) = match body {
+        Ok(body) => (200, body),
         Err(error) => (409, format!("{{\"error\":{:?},\"hint\":\"\"}}", error.message)),
     };
     let length = body.len();
     // The asker may have given up.
     let _ = write!(stream, "HTTP/1.1 {code} X\r\ncontent-length: {length}\r\n\r\n{body}");
+}
+
+fn give_as_asked(text: &str, commands: &Commands) -> Result<String, CommandError> {
+    let query = text.strip_prefix("POST /v1/volumes/vm1/give?from=").expect("no other route");
+    let from = query.split(' ').next().map(str::to_owned);
+    let epoch = text.split("{\"epoch\":").nth(1).expect("its body").trim_end_matches('}');
+    let (name, epoch) = ("vm1".to_owned(), epoch.parse().expect("a number"));
+    let given = ask(commands, |answer| Message::Give { name, epoch, from, answer })?;
+    let Given { free, epoch, owned, reason } = given;
+    Ok(format!("{{\"free\":{free},\"epoch\":{epoch},\"owned\":{owned},\"reason\":\"{reason}\"}}"))
 }
 
 /// Two hosts with a volume on one file, the first of which serves it.
@@ -389,3 +394,6 @@ fn commands_that_make_no_sense_are_refused() {
 
 #[path = "migrate_review.rs"]
 mod review;
+
+#[path = "migrate_limits.rs"]
+mod limits;

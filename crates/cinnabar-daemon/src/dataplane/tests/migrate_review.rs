@@ -3,7 +3,7 @@
 use super::*;
 use crate::dataplane::{disks, writes};
 use cinnabar_backend::disk::OpenOptions;
-use cinnabar_config::messages::{CommandError, VolumeConfig};
+use cinnabar_config::messages::VolumeConfig;
 use cinnabar_driver::ownership::Record;
 
 /// What a message is answered within a while; `None`: nothing.
@@ -30,8 +30,9 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 }
 
 /// Asks a host for the volume as the other one does, without waiting.
-fn give(host: &Host, epoch: u64) -> tokio::sync::oneshot::Receiver<Result<Given, CommandError>> {
-    host.rig.send(|answer| Message::Give { name: "vm1".into(), epoch, answer })
+fn give(host: &Host, other: &Host) -> tokio::sync::oneshot::Receiver<Result<Given, CommandError>> {
+    let (name, from) = ("vm1".into(), other.identity());
+    host.rig.send(|answer| Message::Give { name, epoch: 0, from, answer })
 }
 
 /// A daemon that gives everybody the same answer, whatever it is.
@@ -74,7 +75,7 @@ fn a_cancel_that_meets_a_hand_over_keeps_the_volume() {
     for _ in 0..20 {
         out(&a, &b);
         let cancel = a.rig.send(|answer| Message::MigrateCancel { name: "vm1".into(), answer });
-        let given = give(&a, 0);
+        let given = give(&a, &b);
         let given = within(given).expect("it is answered");
         within(cancel).expect("it is answered").expect("it stays");
         assert!(given.is_err(), "{given:?}");
@@ -115,7 +116,9 @@ fn a_removal_that_meets_a_migrate_out_leaves_nothing_behind() {
 fn an_operator_who_wants_a_volume_that_is_being_handed_over_is_answered() {
     let (mut a, mut b) = two(IoMode::Auto);
     out(&a, &b);
-    let given = give(&a, 0);
+    // They know each other, and nobody is looked up.
+    b.take(false).and_then(|()| a.take(false)).expect("it goes to and fro");
+    let given = give(&a, &b);
     let (name, peer, take) = ("vm1".to_owned(), None, Some(false));
     let taken = a.rig.send(|answer| Message::MigrateIn { name, peer, take, answer });
     assert!(within(given).expect("it is answered").expect("it is").free);

@@ -26,7 +26,7 @@ fn meddle(host: &Host, meddle: impl FnMut(bool, Vec<u8>) -> Option<Vec<u8>> + Se
     *host.meddler.lock().expect("no test panics there") = Some(Box::new(meddle));
 }
 
-fn ask<T>(
+pub(super) fn ask<T>(
     commands: &Commands,
     message: impl FnOnce(cinnabar_config::messages::AnswerTo<T>) -> Message,
 ) -> Result<T, CommandError> {
@@ -319,8 +319,8 @@ fn nothing_is_kept_for_a_host_that_has_counted_on() {
         a.rig.ask(|answer| Message::Hot { name, epoch, after: 0, limit, answer })
     };
     let asks = |knows| {
-        let name = "vm1".to_owned();
-        a.rig.ask(|answer| Message::Give { name, epoch: knows, answer }).expect("an answer")
+        let (name, from) = ("vm1".to_owned(), all.1.identity());
+        a.rig.ask(|answer| Message::Give { name, epoch: knows, from, answer }).expect("an answer")
     };
     assert!(page().is_ok());
     // It has not heard the answer, and asks again.
