@@ -1,10 +1,11 @@
 //! The keys of `[control]` that serve HTTP: the names of the address, the control API there, and what other
 //! daemons ask.
 
+use super::section_keys::ControlKeys;
 use super::values::normal;
 use super::{ApiConfig, PeersConfig};
 use cinnabar_text::ConfigError;
-use cinnabar_text::toml_reader::{Located, Scalar, Section, Source};
+use cinnabar_text::toml_reader::{Located, Scalar, Source};
 use std::net::SocketAddr;
 use std::path::Path;
 
@@ -13,17 +14,14 @@ const HOSTS_MAX: usize = 64;
 /// Longest name that DNS knows.
 const HOST_BYTES_MAX: usize = 253;
 
-/// Reads them; `http` tells whether there is an address to serve it at.
+/// Reads how the control API is served.
 pub(super) fn read_api(
     source: Source<'_>,
-    section: &mut Section<'_>,
+    keys: &ControlKeys,
     base: &Path,
-    http: bool,
 ) -> Result<Option<ApiConfig>, ConfigError> {
-    let api = section.flag("api")?;
-    let token_file = section.string("token_file")?;
-    let page = section.flag("page")?;
-    let Some(api) = api.filter(|api| api.value) else {
+    let (token_file, page) = (keys.token_file.as_ref(), keys.page.as_ref());
+    let Some(api) = keys.api.as_ref().filter(|api| api.value) else {
         let found = [
             token_file.map(|file| ("token_file", file.line)),
             page.filter(|page| page.value).map(|page| ("page", page.line)),
@@ -36,7 +34,7 @@ pub(super) fn read_api(
             }
         };
     };
-    if !http {
+    if keys.http.is_none() {
         let hint = "add http = \"127.0.0.1:9320\"";
         return Err(source.error(Some(api.line), "api without http", hint));
     }
@@ -51,14 +49,13 @@ pub(super) fn read_api(
     Ok(Some(ApiConfig { token_file: token_file.transpose()?, page }))
 }
 
-/// Reads the names under which the HTTP address is served; `http` tells whether there is one.
+/// Reads the names under which the HTTP address is served.
 pub(super) fn read_allowed_hosts(
     source: Source<'_>,
-    section: &mut Section<'_>,
-    http: bool,
+    keys: &ControlKeys,
 ) -> Result<Vec<String>, ConfigError> {
-    let Some(hosts) = section.scalars("allowed_hosts")? else { return Ok(Vec::new()) };
-    if !http {
+    let Some(hosts) = &keys.allowed_hosts else { return Ok(Vec::new()) };
+    if keys.http.is_none() {
         let hint = "add http = \"127.0.0.1:9320\"";
         let line = hosts.first().map(|host| host.line);
         return Err(source.error(line, "allowed_hosts without http", hint));
@@ -74,21 +71,20 @@ pub(super) fn read_allowed_hosts(
 /// or neither.
 pub(super) fn read_peers(
     source: Source<'_>,
-    section: &mut Section<'_>,
+    keys: &ControlKeys,
     base: &Path,
 ) -> Result<Option<PeersConfig>, ConfigError> {
-    let (address, token_file) = (section.string("peers")?, section.string("peers_token_file")?);
     let error = |line, message: String, hint: &str| Err(source.error(Some(line), message, hint));
-    let (address, token_file) = match (address, token_file) {
+    let (address, token_file) = match (&keys.peers, &keys.peers_token_file) {
         (None, None) => return Ok(None),
         (Some(address), Some(token_file)) => (address, token_file),
         (Some(Located { line, .. }), None) => {
             let hint = "name a file with mode 0600: (umask 077; openssl rand -hex 32 > FILE)";
-            return error(line, "peers without peers_token_file".into(), hint);
+            return error(*line, "peers without peers_token_file".into(), hint);
         }
         (None, Some(Located { line, .. })) => {
             let hint = "add peers = \"ADDRESS:9321\", an address that the other hosts reach";
-            return error(line, "peers_token_file without peers".into(), hint);
+            return error(*line, "peers_token_file without peers".into(), hint);
         }
     };
     let Ok(at) = address.value.parse::<SocketAddr>() else {
@@ -103,7 +99,7 @@ pub(super) fn read_peers(
         let hint = "name a file with mode 0600: (umask 077; openssl rand -hex 32 > FILE)";
         return error(token_file.line, "peers_token_file is not a path".into(), hint);
     }
-    Ok(Some(PeersConfig { address: at, token_file: normal(&base.join(token_file.value)) }))
+    Ok(Some(PeersConfig { address: at, token_file: normal(&base.join(&token_file.value)) }))
 }
 
 fn allowed_host(source: Source<'_>, host: &Located<Vec<Scalar>>) -> Result<String, ConfigError> {

@@ -4,6 +4,7 @@ use super::checks::{check_log_mirror, warnings};
 use super::control_api::{read_allowed_hosts, read_api, read_peers};
 use super::looks::Looks;
 use super::manager::read_manager;
+use super::section_keys::{CacheKeys, ControlKeys};
 use super::sections::{read_groups, read_volumes};
 use super::tls::{read_http_tls, read_tls};
 use super::units::show_size;
@@ -181,71 +182,64 @@ pub(super) fn parse(source: Source<'_>, base: &Path) -> Result<Config, ConfigErr
 
 fn read_cache(
     source: Source<'_>,
-    mut section: Section<'_>,
+    section: Section<'_>,
     base: &Path,
 ) -> Result<(CacheConfig, Duration), ConfigError> {
-    let device = section.string("device")?;
-    let size = section.quantity("size")?;
-    let size_max = section.quantity("size_max")?;
-    let io = section.string("io")?;
-    let eviction = section.string("eviction")?;
-    let endurance = section.string("endurance")?;
-    let probation = section.quantity("probation")?;
-    let required = section.flag("required")?;
-    let crash_safe = section.flag("crash_safe")?;
-    let state_dir = section.string("state_dir")?;
-    let device_timeout = section.number("device_timeout_s")?;
-    let lock_wait = section.number("lock_wait_s")?;
-    let shards = section.number("shards")?;
-    let threads = section.number("threads")?;
-    let poll = section.number("poll_us")?;
-    let client_memory = section.quantity("client_memory")?;
-    let write_log = read_write_log(source, &mut section, base)?;
-    section.finish()?;
-
+    let keys = CacheKeys::read(section)?;
+    let write_log = read_write_log(source, &keys, base)?;
     let hint = "add device = \"cache.img\", a file or a block device on an SSD";
-    let device = device
+    let device = keys
+        .device
         .filter(|device| !device.value.is_empty())
-        .ok_or_else(|| source.error(Some(section.line), "[cache] has no device", hint))?;
-    let size_bytes = size.map(|size| cache_size(source, "size", &size)).transpose()?;
-    let size_max_bytes = read_size_max(source, size_max, size_bytes)?;
+        .ok_or_else(|| source.error(Some(keys.line), "[cache] has no device", hint))?;
+    let size_bytes = keys.size.map(|size| cache_size(source, "size", &size)).transpose()?;
+    let size_max_bytes = read_size_max(source, keys.size_max, size_bytes)?;
     let threads =
-        threads.map_or(Ok(1), |threads| up_to(source, "threads", &threads, 1, THREADS_MAX))?;
+        keys.threads.map_or(Ok(1), |threads| up_to(source, "threads", &threads, 1, THREADS_MAX))?;
     let cache = CacheConfig {
         device: normal(&base.join(device.value)),
         size_bytes,
         size_max_bytes,
-        io: io.map_or(Ok(IoMode::Auto), |io| choice(source, "io", &io))?,
+        io: keys.io.map_or(Ok(IoMode::Auto), |io| choice(source, "io", &io))?,
         force: false,
-        required: required.is_some_and(|required| required.value),
-        crash_safe: crash_safe.is_none_or(|crash_safe| crash_safe.value),
+        required: keys.required.is_some_and(|required| required.value),
+        crash_safe: keys.crash_safe.is_none_or(|crash_safe| crash_safe.value),
         device_timeout: wait(
             source,
             "device_timeout_s",
-            device_timeout.as_ref(),
+            keys.device_timeout_s.as_ref(),
             DEVICE_TIMEOUT_S,
         )?,
-        state_dir: state_dir
+        state_dir: keys
+            .state_dir
             .map_or_else(|| Ok(default_state_dir(base)), |dir| state_folder(source, base, &dir))?,
-        eviction: eviction
+        eviction: keys
+            .eviction
             .map_or(Ok(EvictionMode::Probation), |text| choice(source, "eviction", &text))?,
-        endurance: endurance
+        endurance: keys
+            .endurance
             .map_or(Ok(Endurance::default()), |text| choice(source, "endurance", &text))?,
-        probation_bytes: probation.map(|size| quantity(source, "probation", &size)).transpose()?,
-        shards: shards
+        probation_bytes: keys
+            .probation
+            .map(|size| quantity(source, "probation", &size))
+            .transpose()?,
+        shards: keys
+            .shards
             .map(|shards| up_to(source, "shards", &shards, 1, u64::from(Geometry::SHARDS_MAX)))
             .transpose()?
             .map(|shards| shards as u32),
         threads: threads as usize,
-        client_memory_bytes: client_memory
+        client_memory_bytes: keys
+            .client_memory
             .map(|size| read_client_memory(source, &size, threads))
             .transpose()?,
         poll_max: Duration::from_micros(
-            poll.map_or(Ok(POLL_US), |poll| up_to(source, "poll_us", &poll, 0, POLL_US_MAX))?,
+            keys.poll_us
+                .map_or(Ok(POLL_US), |poll| up_to(source, "poll_us", &poll, 0, POLL_US_MAX))?,
         ),
         write_log,
     };
-    Ok((cache, wait(source, "lock_wait_s", lock_wait.as_ref(), LOCK_WAIT_S)?))
+    Ok((cache, wait(source, "lock_wait_s", keys.lock_wait_s.as_ref(), LOCK_WAIT_S)?))
 }
 
 /// `client_memory`, of so many threads.
@@ -267,28 +261,22 @@ fn read_client_memory(
 /// The keys of the write log, which count only with `write_log`.
 fn read_write_log(
     source: Source<'_>,
-    section: &mut Section<'_>,
+    keys: &CacheKeys,
     base: &Path,
 ) -> Result<Option<WriteLogConfig>, ConfigError> {
-    let path = section.string("write_log")?;
-    let mirror = section.string("write_log_mirror")?;
-    let size = section.quantity("write_log_size")?;
-    let dirty_max = section.number("dirty_max_percent")?;
-    let rpo = section.number("rpo_s")?;
-    let pace = section.flag("destage_pace")?;
-    let drain_on_stop = section.flag("drain_on_stop")?;
-    let memory = section.string("write_memory")?;
-    let memory_size = section.quantity("write_memory_size")?;
-    let Some(path) = path else {
+    let Some(path) = &keys.write_log else {
+        let text = |key| move |found: &Located<String>| (key, found.line);
+        let number = |key| move |found: &Located<u64>| (key, found.line);
+        let flag = |key| move |found: &Located<bool>| (key, found.line);
         let lines = [
-            mirror.map(|found| ("write_log_mirror", found.line)),
-            size.map(|found| ("write_log_size", found.line)),
-            dirty_max.map(|found| ("dirty_max_percent", found.line)),
-            rpo.map(|found| ("rpo_s", found.line)),
-            pace.map(|found| ("destage_pace", found.line)),
-            drain_on_stop.map(|found| ("drain_on_stop", found.line)),
-            memory.map(|found| ("write_memory", found.line)),
-            memory_size.map(|found| ("write_memory_size", found.line)),
+            keys.write_log_mirror.as_ref().map(text("write_log_mirror")),
+            keys.write_log_size.as_ref().map(text("write_log_size")),
+            keys.dirty_max_percent.as_ref().map(number("dirty_max_percent")),
+            keys.rpo_s.as_ref().map(number("rpo_s")),
+            keys.destage_pace.as_ref().map(flag("destage_pace")),
+            keys.drain_on_stop.as_ref().map(flag("drain_on_stop")),
+            keys.write_memory.as_ref().map(text("write_memory")),
+            keys.write_memory_size.as_ref().map(text("write_memory_size")),
         ];
         return match lines.into_iter().flatten().next() {
             None => Ok(None),
@@ -298,15 +286,16 @@ fn read_write_log(
             }
         };
     };
-    for (key, path) in [("write_log", Some(&path)), ("write_log_mirror", mirror.as_ref())] {
+    let mirror = keys.write_log_mirror.as_ref();
+    for (key, path) in [("write_log", Some(path)), ("write_log_mirror", mirror)] {
         let Some(path) = path else { continue };
         if path.value.is_empty() || path.value.contains('\0') {
             let hint = "name a file or a block device on an SSD";
             return Err(source.error(Some(path.line), format!("{key} is not a path"), hint));
         }
     }
-    let size_bytes = size.map(|size| {
-        let bytes = quantity(source, "write_log_size", &size)?;
+    let size_bytes = keys.write_log_size.as_ref().map(|size| {
+        let bytes = quantity(source, "write_log_size", size)?;
         let least = bytes_of(SEGMENTS_MIN);
         if bytes >= least {
             return Ok(bytes);
@@ -314,8 +303,9 @@ fn read_write_log(
         let message = format!("write_log_size: {} is too small", show_size(bytes));
         Err(source.error(Some(size.line), message, format!("choose {} or more", show_size(least))))
     });
-    let percent = dirty_max.map_or(Ok(u64::from(DIRTY_MAX_PERCENT)), |percent| {
-        up_to(source, "dirty_max_percent", &percent, 1, 100)
+    let percent = keys.dirty_max_percent.as_ref();
+    let percent = percent.map_or(Ok(u64::from(DIRTY_MAX_PERCENT)), |percent| {
+        up_to(source, "dirty_max_percent", percent, 1, 100)
     });
     Ok(Some(WriteLogConfig {
         path: normal(&base.join(&path.value)),
@@ -323,21 +313,24 @@ fn read_write_log(
         size_bytes: size_bytes.transpose()?,
         dirty_max_percent: u8::try_from(percent?).unwrap_or(DIRTY_MAX_PERCENT),
         rpo: Duration::from_secs(
-            rpo.map_or(Ok(RPO_S), |rpo| up_to(source, "rpo_s", &rpo, 1, WAIT_S_MAX))?,
+            keys.rpo_s
+                .as_ref()
+                .map_or(Ok(RPO_S), |rpo| up_to(source, "rpo_s", rpo, 1, WAIT_S_MAX))?,
         ),
-        pace: pace.is_none_or(|pace| pace.value),
-        drain_on_stop: drain_on_stop.is_none_or(|drain| drain.value),
-        memory: read_write_memory(source, (memory, memory_size), base)?,
+        pace: keys.destage_pace.as_ref().is_none_or(|pace| pace.value),
+        drain_on_stop: keys.drain_on_stop.as_ref().is_none_or(|drain| drain.value),
+        memory: read_write_memory(source, keys, base)?,
     }))
 }
 
 fn read_write_memory(
     source: Source<'_>,
-    (path, size): (Option<Located<String>>, Option<Located<String>>),
+    keys: &CacheKeys,
     base: &Path,
 ) -> Result<Option<WriteMemoryConfig>, ConfigError> {
     const HINT: &str = "name a file in memory, such as \"/dev/shm/cinnabar/log.memory\"";
-    let Some(path) = path else {
+    let size = keys.write_memory_size.as_ref();
+    let Some(path) = &keys.write_memory else {
         return size.map_or(Ok(None), |size| {
             let message = "write_memory_size without write_memory";
             Err(source.error(Some(size.line), message, format!("add write_memory: {HINT}")))
@@ -351,7 +344,7 @@ fn read_write_memory(
         return Err(source.error(Some(path.line), "write_memory is not a path", HINT));
     }
     let size_bytes = size.map_or(Ok(WRITE_MEMORY_BYTES), |size| {
-        let bytes = quantity(source, "write_memory_size", &size)?;
+        let bytes = quantity(source, "write_memory_size", size)?;
         let (min, max) = (WRITE_MEMORY_BYTES_MIN, WRITE_MEMORY_BYTES_MAX);
         if (min..=max).contains(&bytes) {
             return Ok(bytes);
@@ -391,19 +384,12 @@ fn read_control(
     tls: Option<&TlsConfig>,
     base: &Path,
 ) -> Result<ControlConfig, ConfigError> {
-    let (mut socket, mut socket_group, mut http, mut stop_wait) = (None, None, None, None);
-    let (mut api, mut peers, mut http_tls, mut allowed_hosts) = (None, None, None, Vec::new());
-    if let Some(mut section) = section {
-        socket = section.string("socket")?;
-        socket_group = section.string("socket_group")?;
-        http = section.string("http")?;
-        stop_wait = section.number("stop_wait_s")?;
-        http_tls = read_http_tls(source, &mut section, tls, http.is_some())?;
-        allowed_hosts = read_allowed_hosts(source, &mut section, http.is_some())?;
-        api = read_api(source, &mut section, base, http.is_some())?;
-        peers = read_peers(source, &mut section, base)?;
-        section.finish()?;
-    }
+    let keys = section.map_or_else(|| Ok(ControlKeys::default()), ControlKeys::read)?;
+    let http_tls = read_http_tls(source, &keys, tls)?;
+    let allowed_hosts = read_allowed_hosts(source, &keys)?;
+    let api = read_api(source, &keys, base)?;
+    let peers = read_peers(source, &keys, base)?;
+    let ControlKeys { socket, socket_group, http, stop_wait_s, .. } = keys;
     let line = socket.as_ref().map(|socket| socket.line);
     let name = socket.map_or_else(|| "control.sock".to_owned(), |socket| socket.value);
     let socket = normal(&base.join(name));
@@ -421,7 +407,7 @@ fn read_control(
         allowed_hosts,
         api,
         peers,
-        stop_wait_max: wait(source, "stop_wait_s", stop_wait.as_ref(), STOP_WAIT_S)?,
+        stop_wait_max: wait(source, "stop_wait_s", stop_wait_s.as_ref(), STOP_WAIT_S)?,
     })
 }
 

@@ -1,12 +1,14 @@
 //! The configuration file: read, checked and made absolute before anything is opened.
 //!
-//! Every key is described in `docs/guide/configuration.md`.
+//! Every key is described in `section_keys` or `volume_keys`; `docs/guide/configuration.md` is made of that.
 
 pub mod checks;
 mod control_api;
 pub mod diff;
 mod error;
 mod file;
+#[cfg(test)]
+mod guide_tests;
 pub mod history;
 pub mod looks;
 mod manager;
@@ -15,6 +17,7 @@ pub mod parent;
 pub mod peer;
 mod planned;
 pub mod qos;
+mod section_keys;
 mod sections;
 pub mod settings;
 pub mod status;

@@ -1,6 +1,7 @@
 //! `[manager]`: how shares of the cache are planned while it serves.
 
 use super::planned::ManagerConfig;
+use super::section_keys::ManagerKeys;
 use super::values::{choice_of, quantity, up_to};
 use cinnabar_policy::monitor::Sampling;
 use cinnabar_policy::sizing::Allocator;
@@ -21,57 +22,58 @@ pub(super) fn read_manager(
     source: Source<'_>,
     section: Option<Section<'_>>,
 ) -> Result<Option<ManagerConfig>, ConfigError> {
-    let Some(mut section) = section else { return Ok(None) };
+    let Some(section) = section else { return Ok(None) };
+    let keys = ManagerKeys::read(section)?;
     let mut manager = ManagerConfig::default();
-    let mut number = |key, min, max| -> Result<Option<u64>, ConfigError> {
-        let found = section.number(key)?;
+    let number = |key, found: Option<Located<u64>>, min, max| {
         found.map(|found| up_to(source, key, &found, min, max)).transpose()
     };
     let percent = |value: u64| value as f64 / 100.0;
-    if let Some(seconds) = number("interval_s", 1, EVERY_S_MAX)? {
+    if let Some(seconds) = number("interval_s", keys.interval_s, 1, EVERY_S_MAX)? {
         manager.every = Duration::from_secs(seconds);
     }
-    if let Some(part) = number("decay_percent", 0, 99)? {
+    if let Some(part) = number("decay_percent", keys.decay_percent, 0, 99)? {
         manager.monitor.decay = percent(part);
     }
-    if let Some(part) = number("step_percent", 1, 100)? {
+    if let Some(part) = number("step_percent", keys.step_percent, 1, 100)? {
         manager.rules.steadiness.step_max = percent(part);
     }
-    if let Some(blocks) = number("sample_blocks", SAMPLE_BLOCKS_MIN, SAMPLE_BLOCKS_MAX)? {
+    if let Some(blocks) =
+        number("sample_blocks", keys.sample_blocks, SAMPLE_BLOCKS_MIN, SAMPLE_BLOCKS_MAX)?
+    {
         let blocks = NonZeroU32::new(blocks as u32).unwrap_or(NonZeroU32::MIN);
         manager.monitor.sampling = Sampling::Blocks(blocks);
     }
-    if let Some(seed) = number("seed", 0, u64::MAX)? {
+    if let Some(seed) = number("seed", keys.seed, 0, u64::MAX)? {
         manager.monitor.seed = seed;
     }
-    if let Some(part) = number("omega_percent", 0, 1000)? {
+    if let Some(part) = number("omega_percent", keys.omega_percent, 0, 1000)? {
         manager.rules.prices.omega = percent(part);
     }
     let prices = &mut manager.rules.prices;
-    for (key, price) in [
-        ("ssd_read_us", &mut prices.ssd_read_us),
-        ("ssd_write_us", &mut prices.ssd_write_us),
-        ("backend_read_us", &mut prices.backend_read_us),
-        ("backend_write_us", &mut prices.backend_write_us),
+    for (key, found, price) in [
+        ("ssd_read_us", keys.ssd_read_us, &mut prices.ssd_read_us),
+        ("ssd_write_us", keys.ssd_write_us, &mut prices.ssd_write_us),
+        ("backend_read_us", keys.backend_read_us, &mut prices.backend_read_us),
+        ("backend_write_us", keys.backend_write_us, &mut prices.backend_write_us),
     ] {
-        if let Some(told) = number(key, 1, PRICE_US_MAX)? {
+        if let Some(told) = number(key, found, 1, PRICE_US_MAX)? {
             *price = told as f64;
         }
     }
     // A block written costs what its write takes.
     prices.lambda_us = prices.ssd_write_us;
-    if let Some(name) = section.string("allocator")? {
+    if let Some(name) = keys.allocator {
         manager.rules.allocator = allocator(source, &name)?;
     }
-    if let Some(prices) = section.string("prices")? {
+    if let Some(prices) = keys.prices {
         let values = [("measured", true), ("told", false)];
         manager.measured = choice_of(source, "prices", &prices, &values)?;
     }
-    if let Some(budget) = section.string("ssd_budget")? {
+    if let Some(budget) = keys.ssd_budget {
         manager.ssd_bytes_a_day = Some(bytes_a_day(source, &budget)?);
     }
-    manager.apply = section.flag("apply")?.is_none_or(|apply| apply.value);
-    section.finish()?;
+    manager.apply = keys.apply.is_none_or(|apply| apply.value);
     Ok(Some(manager))
 }
 

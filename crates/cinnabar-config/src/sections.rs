@@ -4,6 +4,7 @@ use super::checks::{check_beside, check_control, check_minimums, check_order_in,
 use super::error::SettingError;
 use super::looks::Looks;
 use super::qos::check_qos_group;
+use super::section_keys::GroupKeys;
 use super::values::up_to;
 use super::volume_keys::{VolumeInput, read_keys};
 use super::{ControlConfig, Lines, TlsConfig};
@@ -96,11 +97,10 @@ pub(super) fn read_groups(
     sections: Vec<Section<'_>>,
 ) -> Result<Vec<QosGroupConfig>, ConfigError> {
     let mut groups: Vec<QosGroupConfig> = Vec::new();
-    for mut section in sections {
-        let (name, depth) = (section.string("name")?, section.number("depth")?);
-        section.finish()?;
+    for section in sections {
+        let GroupKeys { line, name, depth } = GroupKeys::read(section)?;
         let missing = |key: &str, hint: &str| {
-            source.error(Some(section.line), format!("this [[qos_group]] has no {key}"), hint)
+            source.error(Some(line), format!("this [[qos_group]] has no {key}"), hint)
         };
         let name = name.ok_or_else(|| missing("name", "add name = \"nas1\""))?;
         let depth = depth.ok_or_else(|| missing("depth", "add depth = 32"))?;

@@ -1,6 +1,7 @@
 //! TLS in the configuration: the section `[tls]`, and the keys of volumes and of `[control]` that use it.
 
 use super::error::SettingError;
+use super::section_keys::{ControlKeys, TlsKeys};
 use super::values::{normal, up_to};
 use super::{HttpTls, TlsConfig};
 use crate::settings::{NbdAddress, TlsAccess};
@@ -24,12 +25,8 @@ pub(super) fn read_tls(
     section: Option<Section<'_>>,
     base: &Path,
 ) -> Result<Option<TlsConfig>, ConfigError> {
-    let Some(mut section) = section else { return Ok(None) };
-    let certificate = section.string("certificate")?;
-    let key = section.string("key")?;
-    let client_ca = section.string("client_ca")?;
-    let threads = section.number("threads")?;
-    section.finish()?;
+    let Some(section) = section else { return Ok(None) };
+    let TlsKeys { line, certificate, key, client_ca, threads } = TlsKeys::read(section)?;
     let path = |name: &str, found: &Located<String>| {
         if found.value.is_empty() || found.value.contains('\0') {
             let hint = "name a file in PEM; docs/guide/tls.md shows how to make them";
@@ -41,7 +38,7 @@ pub(super) fn read_tls(
         let Some(found) = found else {
             let hint =
                 format!("add {name} = \"{name}.pem\"; docs/guide/tls.md shows how to make it");
-            return Err(source.error(Some(section.line), format!("[tls] has no {name}"), hint));
+            return Err(source.error(Some(line), format!("[tls] has no {name}"), hint));
         };
         path(name, &found)
     };
@@ -55,23 +52,21 @@ pub(super) fn read_tls(
     }))
 }
 
-/// Reads `http_tls` and `http_tls_allow` of `[control]`; `http` tells whether there is an address.
+/// Reads `http_tls` and `http_tls_allow` of `[control]`.
 pub(super) fn read_http_tls(
     source: Source<'_>,
-    section: &mut Section<'_>,
+    keys: &ControlKeys,
     tls: Option<&TlsConfig>,
-    http: bool,
 ) -> Result<Option<HttpTls>, ConfigError> {
-    let (mode, allow) = (section.string("http_tls")?, section.scalars("http_tls_allow")?);
+    let allow = keys.http_tls_allow.as_ref();
     let wrong = |line, message: &str, hint: &str| Err(source.error(Some(line), message, hint));
-    let Some(mode) = mode else {
-        let Some(line) = allow.map(|allow| allow.first().map_or(section.line, |one| one.line))
-        else {
+    let Some(mode) = &keys.http_tls else {
+        let Some(line) = allow.map(|allow| allow.first().map_or(keys.line, |one| one.line)) else {
             return Ok(None);
         };
         return wrong(line, "http_tls_allow without http_tls", "add http_tls = \"require\"");
     };
-    if !http {
+    if keys.http.is_none() {
         return wrong(mode.line, "http_tls without http", "add http = \"ADDRESS:9320\"");
     }
     let clients_known = match mode.value.as_str() {
@@ -90,7 +85,7 @@ pub(super) fn read_http_tls(
         let hint = "set http_tls = \"require\": without certificates clients have no names";
         return wrong(mode.line, "http_tls_allow with http_tls = \"server\"", hint);
     }
-    let allow = allow.map(|allow| names(source, "http_tls_allow", &allow)).transpose()?;
+    let allow = allow.map(|allow| names(source, "http_tls_allow", allow)).transpose()?;
     Ok(Some(HttpTls { clients_known, allow: allow.unwrap_or_default() }))
 }
 

@@ -14,6 +14,7 @@ pub mod chart;
 pub mod cli;
 mod error;
 mod failure;
+pub mod guide;
 mod shown;
 mod table;
 pub mod toml_reader;
