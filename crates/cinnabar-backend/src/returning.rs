@@ -60,6 +60,9 @@ pub enum ReturnError {
     /// Images of this kind are not compared.
     #[error("{0}")]
     Kind(&'static str),
+    /// It may write with the snapshots that it knew before this one.
+    #[error("another client has the image open")]
+    Open,
     /// It was made larger or smaller.
     #[error("the image has another size than the snapshot")]
     Size,

@@ -6,7 +6,7 @@ use super::proof::{Identity, Step};
 use super::spec::RbdSpec;
 use super::sys::{Ancestor, Cluster, Image, Locker, Look};
 use crate::lineage::{Lineage, Snapshot};
-use cinnabar_hybrid::librados::lock_state::{TAKE_AFTER, now_ns};
+use cinnabar_hybrid::librados::lock_state::{FENCE_S, TAKE_AFTER, now_ns};
 use cinnabar_hybrid::librados::owner::{self, Owner};
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -172,7 +172,7 @@ pub(super) fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
         let errno = if errno == Errno::INVAL { Errno::NOENT } else { errno };
         RbdError::Conf { path: spec.conf.display().to_string(), errno }
     })?;
-    let open_s = OPEN_S.to_string();
+    let (open_s, fence_s) = (OPEN_S.to_string(), FENCE_S.to_string());
     for (option, value) in [
         // What is acknowledged is on the disks of all replicas.
         ("rbd_cache", "false"),
@@ -180,6 +180,8 @@ pub(super) fn connect(spec: &RbdSpec) -> Result<Cluster, RbdError> {
         // Our own writes leave the header as it is: its version is the proof.
         ("rbd_mtime_update_interval", "0"),
         ("rbd_atime_update_interval", "0"),
+        // A lock that librbd breaks by itself.
+        ("rbd_blocklist_expire_seconds", &fence_s),
         ("client_mount_timeout", &open_s),
         ("rados_mon_op_timeout", &open_s),
         ("rados_osd_op_timeout", &open_s),
@@ -303,7 +305,7 @@ fn lock(
             Errno::PERM | Errno::ACCESS => caps(spec, "fence off the client that held the lock"),
             errno => RbdError::Io { during: "fencing off the former holder", errno },
         })?;
-        if gone != Gone::Process && waited_for.as_ref() != Some(&locker.client) {
+        if gone.may_live(&locker.address) && waited_for.as_ref() != Some(&locker.client) {
             // Behind this no look of its own shows it its lock: the header's OSD knows of the fence.
             image.cluster().version(&header).map_err(failed)?;
             outwait(wait).map_err(|()| RbdError::InUse(describe(&locker, owner.as_ref())))?;
@@ -376,6 +378,13 @@ enum Gone {
     Word,
 }
 
+impl Gone {
+    /// Whether the client with this address may still serve what it has cached.
+    fn may_live(self, address: &str) -> bool {
+        self != Self::Process || owner::may_live_elsewhere(address)
+    }
+}
+
 /// Waits until what a client that was fenced off may have cached is not served there any more.
 fn outwait(wait: &mut Waits<'_>) -> Result<(), ()> {
     let (since, lease_ns) = (now_ns(), TAKE_AFTER.as_nanos());
@@ -402,12 +411,10 @@ fn gone(
         return Ok(Some(Gone::Word));
     }
     // A lock that was made by hand (`rbd lock add`) has no watch.
-    let Some(watch) = locker.cookie.strip_prefix(AUTO).and_then(|number| number.parse().ok())
-    else {
-        return Ok(None);
-    };
-    let watches: Vec<u64> = image.watches()?;
-    Ok((!watches.contains(&watch)).then_some(Gone::Watch))
+    let number = locker.cookie.strip_prefix(AUTO).and_then(|number| number.parse::<u64>().ok());
+    let Some(watch) = number else { return Ok(None) };
+    let watches = image.watches()?;
+    Ok((!watches.iter().any(|(_, number)| *number == watch)).then_some(Gone::Watch))
 }
 
 fn describe(locker: &Locker, owner: Option<&Owner>) -> String {

@@ -5,9 +5,12 @@
 //! is ours again, is what others have changed. The number decides, not the name: RADOS gives none twice.
 //!
 //! # Why nothing is missed
-//! The snapshot was made while the lock was ours, so each later writer has it in its snapshot context, and its
-//! first write, discard, removal or rollback of an object has the OSD keep the object as it was. Each object is
-//! asked (`list_snaps`) for what it does not share with that; object maps, which may be wrong, are not used.
+//! Each later writer has the snapshot in its snapshot context: it opens the image behind it, for while the lock
+//! was ours and the snapshot was there, no other client had a watch on the header. (One that has the image open
+//! from before may send its first write with the context from before it got the lock: librbd before 16.2.14 and
+//! 17.2.7, Linux before 6.4.) So its first write, discard, removal or rollback of an object has the OSD keep the
+//! object as it was. Each object is asked (`list_snaps`) for what it does not share with that; object maps, which
+//! may be wrong, are not used.
 //! An object that was written here behind an older snapshot and then removed elsewhere is found because it is
 //! in *this* snapshot. An object that is neither in the snapshot nor in the image is a hole in both: so there
 //! must be no parent, whose bytes could show through one hole and not through the other.
@@ -71,9 +74,12 @@ impl Client {
         check_kind(self.image())?;
         // Of an image with too many snapshots none could be removed again.
         self.image().snaps().map_err(io("its snapshots"))?;
+        self.check_alone()?;
         enough()?;
         let name = names.new_name().map_err(|_| ReturnError::NoNumbers)?;
         self.image().take_snap(&name).map_err(io("taking a snapshot"))?;
+        // Who opens the image from here on reads a header with the snapshot.
+        self.check_alone()?;
         // Nobody else has had the lock since the image was opened.
         self.check_lock()?;
         let number = self.image().snap_number(&name).map_err(io("its number"))?;
@@ -156,6 +162,14 @@ impl Client {
             removed += 1;
         }
         Ok(removed)
+    }
+
+    /// That no other client has the image open, which each that may write it shows by a watch.
+    fn check_alone(&self) -> Result<(), ReturnError> {
+        let own = self.image().cluster().instance();
+        let watches = self.image().watches().map_err(io("its watches"))?;
+        let others = watches.iter().any(|(client, _)| *client != own);
+        if others { Err(ReturnError::Open) } else { Ok(()) }
     }
 
     fn check_lock(&self) -> Result<(), ReturnError> {

@@ -1,6 +1,7 @@
 //! A connection to a cluster.
 
 use crate::librados::error::RadosError;
+use crate::librados::lock_state::FENCE_S;
 use crate::librados::target::Target;
 use crate::librados::{c_text, checked, raw};
 use rustix::io::Errno;
@@ -144,16 +145,16 @@ impl Cluster {
         if address.is_empty() { Err(Errno::BADMSG) } else { Ok(address) }
     }
 
-    /// Fences a client off for `seconds` and waits for the map that says so: none of its operations follows
+    /// Fences a client off for [`FENCE_S`] and waits for the map that says so: none of its operations follows
     /// a later one of ours on any object.
     ///
     /// # Errors
     /// When the monitors refuse or do not answer.
-    pub fn fence(&self, address: &str, seconds: u32) -> Result<(), Errno> {
+    pub fn fence(&self, address: &str) -> Result<(), Errno> {
         let mut address = c_text(address)?.into_bytes_with_nul();
         let text = address.as_mut_ptr().cast();
         // SAFETY: the text ends with a zero byte, and the library may write to it.
-        checked(unsafe { raw::rados_blocklist_add(self.rados, text, seconds) })?;
+        checked(unsafe { raw::rados_blocklist_add(self.rados, text, FENCE_S) })?;
         self.wait_for_map()
     }
 

@@ -16,9 +16,16 @@ use std::time::Duration;
 
 /// For how long.
 pub const LEASE: Duration = Duration::from_secs(10);
-/// How long after the fence another client's lock may be taken over: two hosts' clocks run apart by less
-/// than a twentieth.
-pub const TAKE_AFTER: Duration = Duration::from_millis(10_500);
+/// How long after the fence another client's lock may be taken over. While a clock is corrected it runs wrong by
+/// up to [`SLEW_PPM`]: the former owner's slow, its lease lasting 10.9 s, and ours fast, so that 12.5 s are 11.5 s.
+pub const TAKE_AFTER: Duration = Duration::from_millis(12_500);
+/// By how much a host's clock may run slow or fast, in millionths: as fast as chrony corrects one by default
+/// (`maxslewrate`), a twelfth.
+pub const SLEW_PPM: u32 = 83_334;
+/// For how long a former owner is fenced off, in s: a week. What it has under way is sent again when it goes on, and
+/// refused only as long as it is fenced off. Ceph's default of an hour is too short for a process that was stopped (a
+/// debugger, a frozen container) and goes on the next day.
+pub const FENCE_S: u32 = 7 * 24 * 3600;
 
 /// Whether a volume may be served.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,8 +120,21 @@ mod tests {
         assert_eq!(lease.standing_at(2_001), LockState::Released);
         lease.lose();
         assert_eq!(lease.standing_at(2_001), LockState::Lost);
-        // A takeover is later than the last answer from the cache, also by a clock that runs fast.
-        assert!(TAKE_AFTER >= LEASE + LEASE / 20);
+    }
+
+    /// True times in ns, by clocks that are corrected as fast as they may be.
+    #[test]
+    fn a_takeover_is_later_than_the_last_answer_from_the_cache_by_whatever_clocks() {
+        let true_ns = |by_clock: Duration, ppm: i64| {
+            let second = u64::try_from(1_000_000 + ppm).expect("it runs forwards");
+            by_clock.as_nanos() * 1_000_000 / u128::from(second)
+        };
+        let slew = i64::from(SLEW_PPM);
+        for owner in [-slew, 0, slew] {
+            for taker in [-slew, 0, slew] {
+                assert!(true_ns(LEASE, owner) < true_ns(TAKE_AFTER, taker), "{owner}, {taker}");
+            }
+        }
     }
 
     #[test]

@@ -77,7 +77,27 @@ impl fmt::Display for Owner {
     }
 }
 
-/// What tells this set of processes from all others.
+/// Whether a client of this address may live although its process is gone here. Virtual machines that were
+/// restored from one snapshot of their memory have one boot id and the same processes; a cluster that such a
+/// client reaches over the loopback interface was restored with it.
+pub fn may_live_elsewhere(address: &str) -> bool {
+    let is_bare = line("/proc/cpuinfo").is_some_and(|cpus| is_bare_metal(&cpus));
+    !is_bare && !is_loopback(address)
+}
+
+/// Whether the processors say that they are real ones; not all kinds can.
+fn is_bare_metal(cpus: &str) -> bool {
+    let flags = cpus.lines().find_map(|line| line.strip_prefix("flags"));
+    flags.is_some_and(|flags| flags.split_whitespace().all(|flag| flag != "hypervisor"))
+}
+
+fn is_loopback(address: &str) -> bool {
+    let bare = ["v1:", "v2:", "any:"].iter().find_map(|kind| address.strip_prefix(kind));
+    let bare = bare.unwrap_or(address);
+    bare.starts_with("127.") || bare.starts_with("[::1]:")
+}
+
+/// What tells this set of processes from all others; see [`may_live_elsewhere`].
 fn here() -> Option<(String, u64)> {
     let boot = line("/proc/sys/kernel/random/boot_id")?;
     let namespace = std::fs::read_link("/proc/self/ns/pid").ok()?;
@@ -145,6 +165,24 @@ mod tests {
         assert_eq!(Owner::parse(&text), Some(owner));
         for other in ["", "client=1", &format!("{text} x"), &text.replace("pid=", "pid=x")] {
             assert_eq!(Owner::parse(other), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn a_client_of_a_virtual_machine_may_live_elsewhere() {
+        let real =
+            "processor\t: 0\nvmx flags\t: ept\nflags\t\t: fpu sse2 rdtscp\nbugs\t\t: swapgs\n";
+        assert!(is_bare_metal(real));
+        assert!(!is_bare_metal(&real.replace("rdtscp", "hypervisor rdtscp")));
+        for silent in ["", "processor\t: 0\nFeatures\t: fp asimd\n"] {
+            assert!(!is_bare_metal(silent), "{silent}");
+        }
+        for here in ["127.0.0.1:0/1234", "v2:127.0.0.2:0/1", "[::1]:0/1", "any:127.0.0.1:0/1"] {
+            assert!(is_loopback(here) && !may_live_elsewhere(here), "{here}");
+        }
+        for far in ["", "10.127.0.1:0/1234", "[fe80::1]:0/1", "[v2:127.0.0.1:0/1,v1:10.0.0.1:0/1]"]
+        {
+            assert!(!is_loopback(far), "{far}");
         }
     }
 

@@ -23,8 +23,8 @@
 //!
 //! # Owners
 //! The lock on the table has a lease of [`LEASE_S`] s; it says who lives, and keeps nobody from writing. A new
-//! owner fences the former one off (the cluster's blocklist, for [`FENCE_S`] s) unless that one said that it had
-//! ended, waits for the map that says so, and raises the epoch: from then on the former owner changes no table.
+//! owner fences the former one off (the cluster's blocklist, for a week) unless that one said that it had ended,
+//! waits for the map that says so, and raises the epoch: from then on the former owner changes no table.
 //! Its writes of data are refused by each OSD that has the new map; [`Op::Probe`](crate::pools::Op::Probe) brings
 //! the map to the source of a move, and waits there for what was accepted before.
 //!
@@ -64,9 +64,6 @@ use crate::pools::{OpenError, Place};
 
 /// For how long the lock is held after it was renewed, by the OSD's clock, in s.
 pub const LEASE_S: u64 = 30;
-/// For how long a former owner is fenced off, in s: a week. Ceph's default of an hour is too short for a process
-/// that was stopped (a debugger, a frozen container) and goes on the next day.
-pub const FENCE_S: u32 = 7 * 24 * 3600;
 
 /// The volume, not open.
 ///

@@ -1,13 +1,12 @@
 //! How a volume becomes this process's: the former owner is known to be gone and fenced off, the lock is taken and
 //! the epoch raised.
 
-use super::FENCE_S;
 use super::keeper::{LOCK, lease};
 use super::names;
 use super::place::{Connected, Heads};
 use super::pools::RadosPools;
 use crate::librados::lock_state::{TAKE_AFTER, now_ns};
-use crate::librados::owner::Owner;
+use crate::librados::owner::{self, Owner};
 use crate::librados::{Locker, Patience, WriteOp};
 use crate::pools::{Contents, OpenError, Pools, Wait};
 use cinnabar_placement::Header;
@@ -159,13 +158,19 @@ impl Connected {
         for address in &addresses {
             tracing::info!(object = self.object, address, ?gone, "fencing off the former owner");
             self.cluster
-                .fence(address, FENCE_S)
+                .fence(address)
                 .map_err(|errno| self.failed("fence off the former owner", errno))?;
         }
         // The table's OSD has the map from now on: no later look shows the former owner its lock.
         self.heads()?;
+        let may_live = match gone {
+            Gone::Process => addresses.iter().any(|address| owner::may_live_elsewhere(address)),
+            // Its lock was free for longer than it may serve what it has cached.
+            Gone::Lease => false,
+            Gone::Word => true,
+        };
         let since = Instant::now();
-        while gone == Gone::Word && since.elapsed() < TAKE_AFTER {
+        while may_live && since.elapsed() < TAKE_AFTER {
             pause(wait)?;
         }
         let broken = locker.map(|locker| self.table.break_lock(&self.object, LOCK, locker));

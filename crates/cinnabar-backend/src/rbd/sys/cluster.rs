@@ -1,6 +1,7 @@
 //! A connection to a cluster, with one of its pools; and what is asked of an object there.
 
 use super::{c_text, checked, raw};
+use cinnabar_hybrid::librados::lock_state::FENCE_S;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use std::path::Path;
@@ -121,13 +122,13 @@ impl Cluster {
         unsafe { raw::rados_get_instance_id(self.rados) }
     }
 
-    /// Fences a client off: once this and a wait for the newest map have returned, none of its
-    /// operations follows one of ours on any object.
+    /// Fences a client off for [`FENCE_S`]: once this and a wait for the newest map have returned, none of
+    /// its operations follows one of ours on any object.
     pub(in super::super) fn fence(&self, address: &str) -> Result<(), Errno> {
         let mut address = c_text(address)?.into_bytes_with_nul();
-        // SAFETY: the text ends with a zero byte, and the library may write to it. 0 s: as long as
-        // the cluster is configured for.
-        checked(unsafe { raw::rados_blocklist_add(self.rados, address.as_mut_ptr().cast(), 0) })?;
+        let text = address.as_mut_ptr().cast();
+        // SAFETY: the text ends with a zero byte, and the library may write to it.
+        checked(unsafe { raw::rados_blocklist_add(self.rados, text, FENCE_S) })?;
         self.wait_for_map()
     }
 

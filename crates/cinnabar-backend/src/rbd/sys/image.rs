@@ -147,16 +147,17 @@ impl Image {
         Ok(is_owner == 1)
     }
 
-    /// Numbers of the watches on the header, the own one among them. A client that died keeps its
-    /// one for some 30 s.
-    pub(in super::super) fn watches(&self) -> Result<Vec<u64>, Errno> {
+    /// The watches on the header, the own one among them: the client's number, and the watch's. A client that
+    /// died keeps its one for some 30 s.
+    pub(in super::super) fn watches(&self) -> Result<Vec<(u64, u64)>, Errno> {
         let none = raw::Watcher { addr: std::ptr::null_mut(), id: 0, cookie: 0 };
         let (mut watchers, mut count) = ([none; WATCHERS_MAX], WATCHERS_MAX);
         // SAFETY: room for as many as are named.
         let result =
             unsafe { raw::rbd_watchers_list(self.image, watchers.as_mut_ptr(), &raw mut count) };
         checked(result)?;
-        let found: Vec<u64> = watchers.iter().take(count).map(|watcher| watcher.cookie).collect();
+        let watchers_of = watchers.iter().take(count);
+        let found: Vec<_> = watchers_of.map(|one| (one.id.cast_unsigned(), one.cookie)).collect();
         // SAFETY: so many were filled in; their texts are not used any more.
         unsafe { raw::rbd_watchers_list_cleanup(watchers.as_mut_ptr(), found.len()) };
         Ok(found)
