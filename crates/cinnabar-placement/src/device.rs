@@ -2,6 +2,7 @@
 //!
 //! `t(op, length, sequential) = L + length / B`, refined by what a probe measured at several lengths.
 
+use crate::geometry::Pool;
 use crate::limits::POINTS_MAX;
 use thiserror::Error;
 
@@ -153,28 +154,37 @@ impl Devices {
         (saved.max(0.0) / self.unit_ns) as f32
     }
 
+    /// What both pools do for copying `bytes` out of one of them, in ns.
+    pub fn copy_ns(&self, from: Pool, bytes: u64, sequential: bool) -> f64 {
+        let (from, to) = match from {
+            Pool::Slow => (&self.slow, &self.fast),
+            Pool::Fast => (&self.fast, &self.slow),
+        };
+        from.ns(Direction::Read, bytes, sequential) + to.ns(Direction::Write, bytes, sequential)
+    }
+
     /// What both pools do for copying `bytes` to the fast pool and, one day, back; in ns.
     pub fn both_copies_ns(&self, bytes: u64) -> f64 {
-        let up = self.slow.ns(Direction::Read, bytes, true);
-        let up = up + self.fast.ns(Direction::Write, bytes, true);
-        let down = self.fast.ns(Direction::Read, bytes, true);
-        up + down + self.slow.ns(Direction::Write, bytes, true)
+        self.copy_ns(Pool::Slow, bytes, true) + self.copy_ns(Pool::Fast, bytes, true)
+    }
+}
+
+impl Default for Devices {
+    /// Disks of 8 ms and 120 MB/s, and SSDs of 0.2 ms and 400 MB/s, as they commonly are.
+    fn default() -> Self {
+        let device = |random_ns: f64, on_ns: f64, bytes_per_s: f64| {
+            let curve = |ns| Curve::line(ns, bytes_per_s).expect("times");
+            let (read, read_on) = (curve(random_ns), curve(on_ns));
+            Device { write: read.clone(), write_on: read_on.clone(), read, read_on }
+        };
+        let slow = device(8e6, 2e5, 120e6);
+        Self::new(slow, device(2e5, 1e5, 400e6)).expect("the fast one is faster")
     }
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
+mod tests {
     use super::*;
-
-    /// Disks of 8 ms and 120 MB/s, and SSDs of 0.2 ms and 400 MB/s.
-    pub(crate) fn devices() -> Devices {
-        let device = |random: f64, on: f64, rate: f64| {
-            let curve = |latency| Curve::line(latency, rate).expect("times");
-            let (read, read_on) = (curve(random), curve(on));
-            Device { write: read.clone(), write_on: read_on.clone(), read, read_on }
-        };
-        Devices::new(device(8e6, 2e5, 120e6), device(2e5, 1e5, 400e6)).expect("faster")
-    }
 
     #[test]
     fn a_curve_goes_through_its_points() {
@@ -203,7 +213,7 @@ pub(crate) mod tests {
 
     #[test]
     fn small_random_requests_gain_most() {
-        let devices = devices();
+        let devices = Devices::default();
         let score = |length, on| devices.score(Direction::Read, length, on);
         assert!((score(4096, false) - 1.0).abs() < 1e-6);
         assert!(score(4096, true) < 0.02, "a disk is good at what goes on");

@@ -53,6 +53,14 @@ pub enum Mutant {
     SizeEarly,
     /// Writes that are held stay so when a move is given up.
     HeldForever,
+    /// An extent that is written faster than it can be copied stays where it is.
+    BusyGivenUp,
+    /// A copy that ended as changed is patched, though there is none.
+    ChangedPatched,
+    /// Writes wait for a copy until its pool answers.
+    HeldForAnswer,
+    /// A move is not given up though its writes went on at the source before its patch had ended.
+    AbandonedFlipped,
     /// The table takes writes of a host that is not its owner any more. (A bug of the back end: the
     /// simulated table looks at it.)
     EpochIgnored,
@@ -96,6 +104,10 @@ impl Mutant {
         Self::TailMoved,
         Self::SizeEarly,
         Self::HeldForever,
+        Self::BusyGivenUp,
+        Self::ChangedPatched,
+        Self::HeldForAnswer,
+        Self::AbandonedFlipped,
         Self::EpochIgnored,
         Self::DeleteNotAwaited,
         Self::LogHeadEarly,

@@ -45,6 +45,11 @@ impl Throttle {
         self.level -= i128::from(bytes);
     }
 
+    /// Notes that a copy which began has copied nothing.
+    pub fn refund(&mut self, bytes: u64) {
+        self.level += i128::from(bytes);
+    }
+
     /// When the next copy may begin, in the clock of [`Throttle::may_begin`]; `None`: not at this rate.
     pub fn ready_ns(&self) -> Option<u64> {
         if self.bytes_per_s == 0 {

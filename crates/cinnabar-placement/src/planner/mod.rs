@@ -1,8 +1,10 @@
 //! Which extents move: planners behind one trait.
 
+mod backoff;
 mod benefit;
 mod mobbs;
 
+pub use backoff::Backoff;
 pub use benefit::{Benefit, BenefitSettings};
 pub use mobbs::{Mobbs, MobbsSettings};
 

@@ -1,7 +1,7 @@
 //! Planners on small volumes.
 
 use super::*;
-use crate::device::tests::devices;
+use crate::device::Devices;
 use crate::geometry::Geometry;
 use crate::limits::ROUND_MOVES_MAX;
 use crate::record::Record;
@@ -57,7 +57,7 @@ impl Bench {
 }
 
 fn benefit() -> Benefit {
-    Benefit::new(BenefitSettings::default(), devices())
+    Benefit::new(BenefitSettings::default(), Devices::default())
 }
 
 #[test]

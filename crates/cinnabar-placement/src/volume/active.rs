@@ -21,11 +21,11 @@ pub(super) enum Step {
     Marking,
     /// The source is looked at.
     Probing,
-    /// A copy is being made.
+    /// A copy is being made; of writes that are faster the last one is made while they wait.
     Copying,
     /// Writes wait, those under way end.
     Draining,
-    /// Writes wait, and what was changed is copied.
+    /// What was changed is copied; writes wait.
     Patching,
     /// Writes wait, and the copy becomes the truth.
     Flipping,
@@ -46,9 +46,9 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// Whether writes wait.
+    /// Whether writes wait for the table; for copies they wait by [`hold`](super::hold).
     pub(super) fn holds(self) -> bool {
-        matches!(self, Self::Allocating | Self::Draining | Self::Patching | Self::Flipping)
+        matches!(self, Self::Allocating | Self::Flipping)
     }
 
     /// Whether a copy is being made, from which a write takes something away.
@@ -114,6 +114,8 @@ pub(super) struct Active {
     pub(super) dirty: Dirty,
     /// Copies of this move so far.
     pub(super) copies: u8,
+    /// While writes wait all of it is copied, not what was changed.
+    pub(super) whole: bool,
     /// Where the extent goes.
     pub(super) to: Option<Pool>,
     /// Why the move is given up, if it is.

@@ -97,7 +97,8 @@ impl Volume {
         if step == Step::Flipping && self.is(Mutant::ReleasedEarly) {
             return Admission::Go(self.go(extent, record.flipped(), io));
         }
-        if step.holds() && !self.is(Mutant::WritesNotHeld) {
+        let holds = step.holds() || self.holding.contains_key(&extent);
+        if holds && !self.is(Mutant::WritesNotHeld) {
             self.counts.held += 1;
             return self.hold(extent, io);
         }

@@ -7,13 +7,14 @@
 //! * A read goes to where the data are now, and never waits. The object that it reads stays until it
 //!   has ended.
 //! * A write that begins during a copy marks what it changes. It waits only while the copy is patched
-//!   and becomes the truth, and goes on when the table says where.
+//!   and becomes the truth, for a bounded time, and goes on when the table says where.
 //! * What a copy takes from the fast pool's budget counts before it is made, and until it is deleted.
 //! * No name is used twice, so what is late meets nothing of today.
 //! * All that is written to the table carries the owner's epoch, and is refused under another one.
 
 mod active;
 mod gc;
+mod hold;
 mod io;
 mod moves;
 mod resize;
@@ -25,9 +26,10 @@ pub use seam::{
     Action, Admission, Copied, Event, GivenUp, Io, MoveEnd, Op, Refusal, Route, Stored, Ticket,
 };
 
+use crate::device::Devices;
 use crate::geometry::Pool;
 use crate::header::Header;
-use crate::limits::{COPIES_MAX, MOVES_MAX, PARTS_MAX, QUEUE_MAX};
+use crate::limits::{COPIES_MAX, MOVES_MAX, QUEUE_MAX};
 use crate::mutant::{Mutant, Mutants};
 use crate::record::{Record, State};
 use crate::table::Table;
@@ -41,13 +43,13 @@ use thiserror::Error;
 pub struct Settings {
     /// Extents on their way at a time.
     pub moves: usize,
-    /// Copies that one move makes before it is given up.
+    /// Copies that one move makes while writes go on.
     pub copies: u8,
-    /// Parts changed during a copy that are patched rather than copied with the whole extent again.
-    pub patch_parts: u32,
-    /// Parts that are patched after the last copy; with more the move is given up. Writes wait for as
-    /// long as it takes to copy these.
-    pub hold_parts: u32,
+    /// What the devices may take to patch what was changed during a copy while writes wait, in ns. With
+    /// more the extent is copied again, and the last time while writes wait.
+    pub hold_ns: u64,
+    /// After so many ns writes that wait for a copy go on at the source, and the move is given up.
+    pub hold_max_ns: u64,
     /// Bytes that are copied a second, on average.
     pub copy_bytes_per_s: u64,
     /// Deliberate bugs; none but in tests.
@@ -55,13 +57,13 @@ pub struct Settings {
 }
 
 impl Default for Settings {
-    /// Four extents at a time, at most three copies of each, 8 and 64 parts, 32 MiB/s.
+    /// Four extents at a time, at most three copies of each, 100 ms, 2 s, 32 MiB/s.
     fn default() -> Self {
         Self {
             moves: 4,
             copies: 3,
-            patch_parts: 8,
-            hold_parts: 64,
+            hold_ns: 100_000_000,
+            hold_max_ns: 2_000_000_000,
             copy_bytes_per_s: 32 << 20,
             mutants: Mutants::NONE,
         }
@@ -113,11 +115,14 @@ pub struct Volume {
     header: Header,
     table: Table,
     settings: Settings,
+    devices: Devices,
     active: BTreeMap<u32, Active>,
     /// Requests under way, held ones included.
     ios: usize,
     queue: VecDeque<(u32, Pool)>,
     moving: usize,
+    /// Extents whose writes wait for a copy, and until when; `None`: the next tick says.
+    holding: BTreeMap<u32, Option<u64>>,
     /// Objects in the fast pool that moves will make whose begin is still being stored.
     reserved: u64,
     /// The highest generation that any object may have.
@@ -147,8 +152,6 @@ impl Volume {
         let ranges = [
             ("moves", settings.moves as u64, 1, MOVES_MAX as u64),
             ("copies", settings.copies.into(), 1, COPIES_MAX.into()),
-            ("patch_parts", settings.patch_parts.into(), 0, PARTS_MAX as u64),
-            ("hold_parts", settings.hold_parts.into(), 0, PARTS_MAX as u64),
         ];
         for (what, value, min, max) in ranges {
             if !(min..=max).contains(&value) {
@@ -162,10 +165,12 @@ impl Volume {
             header,
             table,
             settings,
+            devices: Devices::default(),
             active: BTreeMap::new(),
             ios: 0,
             queue: VecDeque::new(),
             moving: 0,
+            holding: BTreeMap::new(),
             reserved: 0,
             highest: header.floor,
             again: BTreeSet::new(),
@@ -282,10 +287,17 @@ impl Volume {
         self.throttle.set_rate(bytes_per_s);
     }
 
-    /// When [`Volume::tick`] has something to do, if nothing else happens: a move may begin then.
+    /// What was measured of the pools, from which it follows how long writes wait for a copy.
+    pub fn set_devices(&mut self, devices: Devices) {
+        self.devices = devices;
+    }
+
+    /// When [`Volume::tick`] has something to do, if nothing else happens: a move may begin then, or
+    /// writes have waited long enough.
     pub fn wake_ns(&self) -> Option<u64> {
         let waits = !self.queue.is_empty() && self.moving < self.settings.moves && !self.fenced;
-        waits.then(|| self.throttle.ready_ns()).flatten()
+        let begins = waits.then(|| self.throttle.ready_ns()).flatten();
+        begins.into_iter().chain(self.holds_end_ns()).min()
     }
 
     /// Begins what can begin, and tries again what failed. `now_ns` is of a clock that doesn't go back.
@@ -294,6 +306,7 @@ impl Volume {
         if self.fenced {
             return;
         }
+        self.end_holds(out);
         for extent in std::mem::take(&mut self.again) {
             self.issue(extent, out);
         }
@@ -335,6 +348,7 @@ impl Volume {
             }
         }
         self.queue.clear();
+        self.holding.clear();
         out.push(Action::Fenced);
     }
 

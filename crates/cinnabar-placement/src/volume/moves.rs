@@ -58,7 +58,7 @@ impl Volume {
         out.push(Action::Store { extent, expected, new, epoch });
     }
 
-    fn active(&mut self, extent: u32) -> &mut Active {
+    pub(super) fn active(&mut self, extent: u32) -> &mut Active {
         self.active.get_mut(&extent).expect("a step of the extent is under way")
     }
 
@@ -66,16 +66,10 @@ impl Volume {
     pub(super) fn issue(&mut self, extent: u32, out: &mut Vec<Action>) {
         let record = self.table.get(extent);
         let undrained = self.is(Mutant::NotDrained);
-        let part_bytes = self.header.geometry.part_bytes();
         let Some(active) = self.active.get_mut(&extent) else { return };
         match active.step {
             Step::Draining if active.writing.is_empty() || undrained => {
-                active.step = Step::Patching;
-                let ranges = active.dirty.ranges(part_bytes);
-                let bytes = ranges.iter().map(|range| range.end - range.start).sum::<u64>();
-                self.counts.patched_bytes += bytes;
-                let (from, to) = both(record, extent);
-                out.push(Action::Patch { from, to, ranges });
+                self.drained(extent, out);
             }
             Step::Aborting => self.store(extent, record.aborted(), out),
             Step::Cleaning => {
@@ -202,7 +196,7 @@ impl Volume {
         }
     }
 
-    fn copy(&mut self, extent: u32, out: &mut Vec<Action>) {
+    pub(super) fn copy(&mut self, extent: u32, out: &mut Vec<Action>) {
         let (from, to) = both(self.table.get(extent), extent);
         let forgets = self.is(Mutant::InFlightNotDirty);
         let active = self.active(extent);
@@ -221,34 +215,47 @@ impl Volume {
 
     /// A copy has ended.
     pub(super) fn copied(&mut self, extent: u32, outcome: Copied, out: &mut Vec<Action>) {
-        let (last, patch) = (self.settings.copies, self.settings.patch_parts);
-        let hold = self.settings.hold_parts;
+        let last = self.settings.copies;
         let forgotten = self.is(Mutant::RecopyForgotten);
+        if outcome == Copied::Changed {
+            // Nothing was copied.
+            self.throttle.refund(self.table.extent_bytes());
+        }
+        let held = self.holding.contains_key(&extent);
         let active = self.active(extent);
         assert_eq!(active.step, Step::Copying, "one copy at a time");
-        let (dirty, once_more) = (active.dirty.count(), active.copies < last);
+        if let Some(why) = active.given_up {
+            return self.give_up(extent, why, out);
+        }
+        let (clean, once_more) = (active.dirty.count() == 0, active.copies < last);
+        let (patch_ns, copy_ns) = self.patch_and_copy_ns(extent);
         match outcome {
             Copied::Failed => self.give_up(extent, GivenUp::Failed, out),
-            Copied::Done if dirty == 0 || forgotten => self.flip(extent, out),
-            Copied::Done if dirty <= patch || !once_more && dirty <= hold => {
-                active.step = Step::Draining;
-                self.issue(extent, out);
+            Copied::Done if clean || forgotten => self.flip(extent, out),
+            // No write was under way: it can't have changed.
+            Copied::Done | Copied::Changed if held => self.give_up(extent, GivenUp::Failed, out),
+            Copied::Done if patch_ns <= self.settings.hold_ns as f64 => {
+                self.hold_writes(extent, false, out);
             }
             Copied::Done | Copied::Changed if once_more => {
                 self.throttle.charge(self.table.extent_bytes());
                 self.copy(extent, out);
             }
-            Copied::Done | Copied::Changed => self.give_up(extent, GivenUp::Busy, out),
+            _ if self.is(Mutant::BusyGivenUp) => self.give_up(extent, GivenUp::Failed, out),
+            Copied::Done => self.hold_writes(extent, patch_ns > copy_ns, out),
+            Copied::Changed => self.hold_writes(extent, !self.is(Mutant::ChangedPatched), out),
         }
     }
 
     /// What was changed during the copy is copied, or is not.
     pub(super) fn patched(&mut self, extent: u32, done: bool, out: &mut Vec<Action>) {
-        assert_eq!(self.active(extent).step, Step::Patching, "one patch at a time");
-        if done {
-            self.flip(extent, out);
-        } else {
-            self.give_up(extent, GivenUp::Failed, out);
+        let flips = self.is(Mutant::AbandonedFlipped);
+        let active = self.active(extent);
+        assert_eq!(active.step, Step::Patching, "one patch at a time");
+        match active.given_up {
+            Some(why) if !flips => self.give_up(extent, why, out),
+            _ if done => self.flip(extent, out),
+            _ => self.give_up(extent, GivenUp::Failed, out),
         }
     }
 
@@ -259,6 +266,7 @@ impl Volume {
         let active = self.active(extent);
         assert!(active.writing.is_empty() || mutant, "no write is under way during a flip");
         active.step = Step::Flipping;
+        self.holding.remove(&extent);
         self.store(extent, record.flipped(), out);
         if self.is(Mutant::DeleteBeforeFlip) {
             out.push(Action::Delete { object: both(record, extent).0 });
@@ -277,7 +285,8 @@ impl Volume {
         self.release(extent, out);
     }
 
-    fn give_up(&mut self, extent: u32, why: GivenUp, out: &mut Vec<Action>) {
+    pub(super) fn give_up(&mut self, extent: u32, why: GivenUp, out: &mut Vec<Action>) {
+        self.holding.remove(&extent);
         let active = self.active(extent);
         active.given_up = Some(why);
         active.step = Step::Aborting;
@@ -317,7 +326,7 @@ impl Volume {
 }
 
 /// Source and copy of a move that is not over.
-fn both(record: Record, extent: u32) -> (Object, Object) {
+pub(super) fn both(record: Record, extent: u32) -> (Object, Object) {
     let from = record.truth(extent).expect("what is copied has a source");
     (from, record.second(extent).expect("what is copied has a copy"))
 }

@@ -234,9 +234,9 @@ pub enum MoveEnd {
 /// Why a move was given up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 pub enum GivenUp {
-    /// Written faster than it can be copied.
-    #[error("written faster than it can be copied")]
-    Busy,
+    /// Writes had waited for it for as long as they may.
+    #[error("the pools took too long")]
+    Slow,
     /// Copy, patch or question failed.
     #[error("an operation of the move failed")]
     Failed,

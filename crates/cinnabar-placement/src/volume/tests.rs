@@ -95,25 +95,77 @@ fn a_write_during_the_copy_is_patched_and_one_during_the_flip_waits() {
     assert_eq!((volume.counts().held, volume.counts().patched_bytes), (1, 4096));
 }
 
-#[test]
-fn what_is_written_faster_than_copied_is_given_up() {
-    let mut volume = volume();
-    copying(&mut volume);
+/// Three copies during each of which more is written than is patched; gives a write that has not ended.
+fn copied_in_vain(volume: &mut Volume, outcome: Copied) -> Route {
+    copying(volume);
     let (from, to) = (object(Pool::Slow, 1), object(Pool::Fast, 2));
-    let write = |volume: &mut Volume| {
+    for copies in 1.. {
         for part in 0..65 {
             let route = route(begin(volume, io(part, Op::Write, part * 8192)).0);
             volume.end(route.ticket, true, &mut Vec::new());
         }
-    };
-    for _ in 0..2 {
-        write(&mut volume);
-        assert_eq!(apply(&mut volume, COPIED), [Action::Copy { from, to }]);
+        let last = route(begin(volume, io(99, Op::Write, 0)).0);
+        let out = apply(volume, Event::Copied { extent: 0, outcome });
+        if copies == 3 {
+            assert_eq!(out, [], "the write under way has to end");
+            return last;
+        }
+        assert_eq!(out, [Action::Copy { from, to }]);
+        volume.end(last.ticket, true, &mut Vec::new());
     }
-    write(&mut volume);
+    unreachable!("three copies")
+}
+
+#[test]
+fn what_is_written_faster_than_copied_is_copied_while_writes_wait() {
+    let (from, to) = (object(Pool::Slow, 1), object(Pool::Fast, 2));
+    for outcome in [Copied::Done, Copied::Changed] {
+        let mut volume = volume();
+        let last = copied_in_vain(&mut volume, outcome);
+        assert_eq!(begin(&mut volume, io(1, Op::Write, 0)).0, Admission::Held);
+        let mut out = Vec::new();
+        volume.end(last.ticket, true, &mut out);
+        assert_eq!(out, [Action::Copy { from, to }]);
+        assert_eq!(begin(&mut volume, io(2, Op::Write, 0)).0, Admission::Held);
+        let out = apply(&mut volume, COPIED);
+        assert_eq!(out, store(stable().copying(), stable().copying().flipped()));
+        let released = stored(&mut volume);
+        assert!(matches!(released[..], [Action::Delete { .. }, Action::Release { .. }, ..]));
+    }
+}
+
+#[test]
+fn writes_that_have_waited_long_enough_go_on_at_the_source() {
+    let mut volume = volume();
+    let last = copied_in_vain(&mut volume, Copied::Done);
+    assert_eq!(begin(&mut volume, io(1, Op::Write, 0)).0, Admission::Held);
+    volume.end(last.ticket, true, &mut Vec::new());
+    let (start, mut out) = (5_000_000_000, Vec::new());
+    assert!(volume.wake_ns().is_some_and(|at| at <= start), "the clock is looked at");
+    volume.tick(start, &mut out);
+    let end = start + Settings::default().hold_max_ns;
+    assert_eq!((volume.wake_ns(), &out[..]), (Some(end), &[][..]));
+    volume.tick(end, &mut out);
+    let [Action::Release { token: 1, route: released }] = out[..] else { panic!("{out:?}") };
+    assert_eq!((released.object, volume.wake_ns()), (object(Pool::Slow, 1), None));
+    assert!(matches!(begin(&mut volume, io(2, Op::Write, 0)).0, Admission::Go(_)));
+    // The copy may still change, and is deleted behind that.
     let out = apply(&mut volume, COPIED);
     assert_eq!(out, store(stable().copying(), stable().copying().aborted()));
-    assert_eq!(stored(&mut volume), [Action::Delete { object: to }]);
+    assert_eq!(stored(&mut volume), [Action::Delete { object: object(Pool::Fast, 2) }]);
+}
+
+#[test]
+fn a_refused_copy_takes_nothing_of_the_rate() {
+    let begins = |outcome| {
+        let mut volume = volume();
+        copying(&mut volume);
+        let before = volume.throttle.ready_ns();
+        apply(&mut volume, Event::Copied { extent: 0, outcome });
+        volume.throttle.ready_ns().cmp(&before)
+    };
+    assert!(begins(Copied::Changed).is_eq(), "it is charged for the next copy alone");
+    assert!(begins(Copied::Done).is_eq());
 }
 
 #[test]

@@ -2,13 +2,12 @@
 
 use crate::media::{KeptOut, Media, Parts};
 use crate::oracle::Writing;
-use cinnabar_placement::volume::{
-    Action, Copied, Event, Io, Route, Settings, Stored, Ticket, Volume,
-};
-use cinnabar_placement::{Header, Object, Record};
+use crate::settings::Settings;
+use cinnabar_placement::volume::{Action, Copied, Event, Io, Route, Stored, Ticket, Volume};
+use cinnabar_placement::{Header, Object, Pool, Record};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a guest waits for.
 #[derive(Clone, Debug)]
@@ -17,13 +16,20 @@ pub(crate) enum Request {
     Write(Writing),
 }
 
+/// A copy in chunks, of a source that must keep its version; it appears whole or not at all.
+#[derive(Clone, Debug)]
+pub(crate) struct Asserts {
+    pub(crate) version: u64,
+    pub(crate) got: Parts,
+}
+
 /// An operation on its way. Each goes on part by part, so that others come in between.
 #[derive(Clone, Debug)]
 pub(crate) enum Work {
     Store { extent: u32, expected: Record, new: Record },
     StoreHeader { expected: Header, new: Header },
     Probe { object: Object },
-    Copy { from: Object, to: Object, at: usize },
+    Copy { from: Object, to: Object, at: usize, asserts: Option<Asserts> },
     Patch { from: Object, to: Object, parts: Vec<usize> },
     Delete { object: Object, of_volume: bool },
     Read { route: Route, io: Io, got: Parts },
@@ -64,9 +70,10 @@ pub(crate) struct Host {
 }
 
 impl Host {
-    pub(crate) fn new(header: Header, media: &Media, settings: Settings) -> Result<Self, String> {
-        let volume = Volume::open(header, media.records(), settings);
-        let volume = volume.map_err(|error| format!("the table is refused: {error}"))?;
+    pub(crate) fn new(header: Header, media: &Media, settings: &Settings) -> Result<Self, String> {
+        let volume = Volume::open(header, media.records(), settings.volume);
+        let mut volume = volume.map_err(|error| format!("the table is refused: {error}"))?;
+        volume.set_devices(settings.devices());
         let (requests, ios) = (BTreeMap::new(), BTreeMap::new());
         Ok(Self { volume, ops: Vec::new(), requests, ios, listed: Vec::new() })
     }
@@ -77,6 +84,19 @@ impl Host {
 
     pub(crate) fn push(&mut self, work: Work, fails: bool) {
         self.ops.push(Op { work, epoch: self.epoch(), fails, ended: None, kept_out: false });
+    }
+
+    /// Writes that wait.
+    pub(crate) fn held(&self) -> Vec<u64> {
+        let sent = |op: &Op| match &op.work {
+            Work::Write { io, .. } => Some(io.token),
+            _ => None,
+        };
+        let sent: BTreeSet<u64> = self.ops.iter().filter_map(sent).collect();
+        let writes = |(token, request): (&u64, &Request)| {
+            (matches!(request, Request::Write(_)) && !sent.contains(token)).then_some(*token)
+        };
+        self.requests.iter().filter_map(writes).collect()
     }
 
     /// Sends a request to where it goes.
@@ -96,7 +116,7 @@ pub(crate) fn work_of(action: Action, part_bytes: u64) -> Option<Work> {
         Action::Store { extent, expected, new, .. } => Work::Store { extent, expected, new },
         Action::StoreHeader { expected, new } => Work::StoreHeader { expected, new },
         Action::Probe { object } => Work::Probe { object },
-        Action::Copy { from, to } => Work::Copy { from, to, at: 0 },
+        Action::Copy { from, to } => Work::Copy { from, to, at: 0, asserts: None },
         Action::Patch { from, to, ranges } => {
             let parts =
                 |range: std::ops::Range<u64>| range.start / part_bytes..range.end / part_bytes;
@@ -138,6 +158,18 @@ impl Op {
         self.ended.is_some()
     }
 
+    /// Whether it waits for this pool.
+    pub(crate) fn waits_for(&self, pool: Pool) -> bool {
+        let on = |object: &Object| object.pool == pool;
+        let waits = match &self.work {
+            Work::Store { .. } | Work::StoreHeader { .. } => false,
+            Work::Copy { .. } | Work::Patch { .. } => true,
+            Work::Probe { object } | Work::Delete { object, .. } => on(object),
+            Work::Read { route, .. } | Work::Write { route, .. } => on(&route.object),
+        };
+        waits && !self.is_applied()
+    }
+
     fn act(
         &mut self,
         media: &mut Media,
@@ -161,16 +193,31 @@ impl Op {
                 let extent = object.extent;
                 Some(Ended::Event(Event::Probed { extent, exists: (!fails).then_some(exists) }))
             }
-            Work::Copy { from, to, at } => {
+            Work::Copy { from, to, at, asserts } => {
                 for part in *at..media.parts.min(*at + rng.random_range(1..=4)) {
                     let Some(version) = media.read_by_server(*from, part) else {
                         return Ok(Some(self.failed()));
                     };
-                    media.write(*to, part, version, true, epoch)?;
+                    match asserts {
+                        None => _ = media.write(*to, part, version, true, epoch)?,
+                        Some(asserts) => asserts.got.push(version),
+                    }
                     *at = part + 1;
                 }
-                let done = Event::Copied { extent: from.extent, outcome: Copied::Done };
-                (*at == media.parts && !fails).then_some(Ended::Event(done))
+                if *at < media.parts || fails {
+                    return Ok(None);
+                }
+                let mut outcome = Copied::Done;
+                if let Some(Asserts { version, got }) = asserts {
+                    if media.version(*from) == *version {
+                        for (part, version) in got.iter().enumerate() {
+                            media.write(*to, part, *version, true, epoch)?;
+                        }
+                    } else {
+                        outcome = Copied::Changed;
+                    }
+                }
+                Some(Ended::Event(Event::Copied { extent: from.extent, outcome }))
             }
             Work::Patch { from, to, parts } => {
                 if let Some(part) = parts.pop() {

@@ -66,6 +66,7 @@ fn no_step_is_a_bad_moment_for_a_crash() {
             resize: 0.03,
             collect: 0.1,
             junk: 0.03,
+            silent: 0.0,
             moves: 0.2,
             ..drawn
         };
@@ -74,6 +75,22 @@ fn no_step_is_a_bad_moment_for_a_crash() {
                 panic!("seed {seed}, a crash at step {step}: {what}");
             }
         }
+    }
+}
+
+/// A guest that writes all the time, and copies that end whenever it has written meanwhile.
+#[test]
+fn an_extent_that_is_always_written_moves() {
+    for seed in 0..100 {
+        let mut settings = Settings::drawn(seed);
+        (settings.crash, settings.partition, settings.fails) = (0.0, 0.0, 0.0);
+        (settings.resize, settings.junk, settings.silent, settings.reads) = (0.0, 0.0, 0.0, 0.0);
+        (settings.extents, settings.budget_extents, settings.hot) = (1, 1, 1);
+        (settings.steps, settings.depth, settings.moves) = (900, 8, 0.3);
+        settings.asserts = true;
+        settings.volume.hold_max_ns = settings::NEVER_NS;
+        let counts = run(seed, &settings, None).expect("it moves");
+        assert!(counts.promoted > 0 && counts.held > 0 && counts.given_up == 0, "{counts:?}");
     }
 }
 

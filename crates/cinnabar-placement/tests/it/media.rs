@@ -18,6 +18,8 @@ pub(crate) struct Media {
     pub(crate) junk: BTreeSet<Object>,
     header: Option<Vec<u8>>,
     records: BTreeMap<u32, Vec<u8>>,
+    /// Writes that came to this name.
+    versions: BTreeMap<Object, u64>,
     pub(crate) parts: usize,
     /// A deliberate bug: the table takes all that is written to it.
     pub(crate) epoch_ignored: bool,
@@ -58,6 +60,11 @@ impl Media {
         self.objects.get(&object).map(|parts| parts[part])
     }
 
+    /// Rises with each write.
+    pub(crate) fn version(&self, object: Object) -> u64 {
+        self.versions.get(&object).copied().unwrap_or(0)
+    }
+
     /// Whether the part was written: not if the object is missing and must not be made.
     pub(crate) fn write(
         &mut self,
@@ -74,6 +81,7 @@ impl Media {
         }
         let Some(parts) = self.objects.get_mut(&object) else { return Ok(false) };
         parts[part] = version;
+        *self.versions.entry(object).or_default() += 1;
         Ok(true)
     }
 

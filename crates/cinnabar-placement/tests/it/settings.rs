@@ -1,9 +1,12 @@
 //! What a seed draws, and what all runs together must have met.
 
 use cinnabar_placement::mutant::Mutants;
-use cinnabar_placement::volume;
+use cinnabar_placement::{Curve, Device, Devices, volume};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+
+/// Longer than a run.
+pub(crate) const NEVER_NS: u64 = 1_000_000_000;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
@@ -25,26 +28,51 @@ pub(crate) struct Settings {
     pub(crate) reads: f64,
     /// Extents to which most requests go.
     pub(crate) hot: u32,
+    /// Chance that a pool answers nothing for a while, a step.
+    pub(crate) silent: f64,
+    /// A copy ends as changed when its source was written meanwhile.
+    pub(crate) asserts: bool,
+    /// A whole copy takes longer than patches.
+    pub(crate) dear_copies: bool,
 }
 
 impl Settings {
+    /// Whether each move comes to its end: nothing fails, or is silent.
+    pub(crate) fn is_calm(&self) -> bool {
+        self.fails == 0.0 && self.silent == 0.0 && self.volume.hold_max_ns == NEVER_NS
+    }
+
+    /// What the devices take: patches of some parts take less than a copy, or more.
+    pub(crate) fn devices(&self) -> Devices {
+        let curve = |ns| Curve::line(ns, 1e9).expect("times");
+        let device = |ns, on| Device {
+            read: curve(ns),
+            write: curve(ns),
+            read_on: curve(on),
+            write_on: curve(on),
+        };
+        let on = if self.dear_copies { 3e7 } else { 1e5 };
+        Devices::new(device(8e6, on), device(1e5, on)).expect("the fast one is faster")
+    }
+
     pub(crate) fn drawn(seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0x9e37_79b9);
-        let mut chance = |max: f64| {
+        let chance = |rng: &mut Xoshiro256PlusPlus, max: f64| {
             let often: f64 = rng.random();
             if rng.random_bool(0.3) { 0.0 } else { often * often * max }
         };
-        let (crash, partition, fails) = (chance(0.02), chance(0.02), chance(0.15));
-        let (resize, collect, junk) = (chance(0.03), chance(0.1), chance(0.05));
+        let [crash, partition, fails, resize, collect, junk] =
+            [0.02, 0.02, 0.15, 0.03, 0.1, 0.05].map(|max| chance(&mut rng, max));
         let extents = rng.random_range(1..=6);
         let volume = volume::Settings {
             moves: rng.random_range(1..=4),
             copies: rng.random_range(1..=4),
-            patch_parts: rng.random_range(0..=4),
-            hold_parts: rng.random_range(0..=8),
+            hold_ns: [0, 8_000_000, 20_000_000, 40_000_000][rng.random_range(0..4)],
+            hold_max_ns: [2_000, 20_000, NEVER_NS][rng.random_range(0..3)],
             copy_bytes_per_s: if rng.random_bool(0.8) { u64::MAX >> 8 } else { 40_000_000_000 },
             mutants: Mutants::NONE,
         };
+        let silent = chance(&mut rng, 0.01);
         Self {
             steps: rng.random_range(200..900),
             extents,
@@ -61,6 +89,9 @@ impl Settings {
             depth: rng.random_range(1..=8),
             reads: rng.random_range(0.1..0.7),
             hot: rng.random_range(1..=extents),
+            silent,
+            asserts: rng.random(),
+            dear_copies: rng.random(),
         }
     }
 }
@@ -85,6 +116,7 @@ pub(crate) struct Counts {
     pub(crate) shrunk: u64,
     pub(crate) collected: u64,
     pub(crate) fenced: u64,
+    pub(crate) silences: u64,
 }
 
 impl Counts {
@@ -109,6 +141,7 @@ impl Counts {
         self.shrunk += shrunk;
         self.collected += collected;
         self.fenced += fenced;
+        self.silences += of.silences;
     }
 
     /// A simulation that does not meet these proves nothing about them.
@@ -122,6 +155,8 @@ impl Counts {
         for met in [demoted, given_up, over_budget, late, kept_out, grown, shrunk] {
             assert!(met > 100, "{self:?}");
         }
-        assert!(self.collected > 100 && self.fenced > 100, "{self:?}");
+        for met in [self.collected, self.fenced, self.silences] {
+            assert!(met > 100, "{self:?}");
+        }
     }
 }

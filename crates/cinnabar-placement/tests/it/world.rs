@@ -1,11 +1,13 @@
 //! One run: a guest, its host, hosts before it that are dead or don't know yet, and the pools.
 
-use crate::host::{Ended, Host, Op, Request, Work, work_of};
+use crate::host::{Asserts, Ended, Host, Op, Request, Work, work_of};
 use crate::media::Media;
 use crate::oracle::Oracle;
 use crate::settings::{Counts, Settings};
 use cinnabar_placement::mutant::Mutant;
-use cinnabar_placement::volume::{Action, Admission, Io, Op as IoOp, Stored, Verdict};
+use cinnabar_placement::volume::{
+    Action, Admission, GivenUp, Io, MoveEnd, Op as IoOp, Stored, Verdict,
+};
 use cinnabar_placement::{Geometry, Header, Object, Pool, Record, State};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -42,7 +44,7 @@ impl World {
         let geometry = Geometry::new(bytes, EXTENT_LOG2).expect("a size");
         let header = Header::new([7; 16], geometry, settings.budget_extents << EXTENT_LOG2);
         media.create(&header);
-        let owner = Host::new(header, &media, settings.volume).expect("an empty table is sound");
+        let owner = Host::new(header, &media, settings).expect("an empty table is sound");
         let mut oracle = Oracle::default();
         oracle.resize(settings.extents as usize * PARTS);
         let counts = Counts::default();
@@ -90,6 +92,9 @@ impl World {
             } else {
                 self.collect()?;
             }
+        }
+        if self.rng.random_bool(settings.silent) {
+            self.fall_silent()?;
         }
         if self.rng.random_bool(0.2) {
             self.tick()?;
@@ -269,13 +274,43 @@ impl World {
             return Ok(());
         }
         let at = self.rng.random_range(0..count);
+        self.op_step(of, at).map(drop)
+    }
+
+    /// Whether the operation has ended.
+    fn op_step(&mut self, of: Option<usize>, at: usize) -> Result<bool, String> {
         let host = match of {
             None => &mut self.owner,
             Some(at) => &mut self.before[at],
         };
-        let Some(ended) = host.ops[at].step(&mut self.media, &mut self.rng) else { return Ok(()) };
+        let Some(ended) = host.ops[at].step(&mut self.media, &mut self.rng) else {
+            return Ok(false);
+        };
         let op = host.ops.swap_remove(at);
-        self.ended(of, op, ended)
+        self.ended(of, op, ended).map(|()| true)
+    }
+
+    /// A pool answers nothing for a while: no write waits for it whose data are in the other one.
+    fn fall_silent(&mut self) -> Result<(), String> {
+        let silent = if self.rng.random() { Pool::Fast } else { Pool::Slow };
+        for _ in 0..32 {
+            self.now_ns += self.settings.volume.hold_max_ns;
+            self.tick()?;
+            let mut at = 0;
+            while let Some(op) = self.owner.ops.get(at) {
+                at += usize::from(op.waits_for(silent) || !self.op_step(None, at)?);
+            }
+        }
+        for token in self.owner.held() {
+            let extent = (self.owner.ios[&token].offset >> EXTENT_LOG2) as u32;
+            if self.owner.volume.table().get(extent).pool != silent {
+                return Err(format!(
+                    "a write of extent {extent} waits for the silent {silent} pool"
+                ));
+            }
+        }
+        self.counts.silences += 1;
+        Ok(())
     }
 
     fn ended(&mut self, of: Option<usize>, op: Op, ended: Ended) -> Result<(), String> {
@@ -339,12 +374,26 @@ impl World {
                         _ => {}
                     }
                 }
+                Action::Ended { extent, outcome: MoveEnd::GivenUp(why) }
+                    if of.is_none()
+                        && why != GivenUp::Restart
+                        && !self.settling
+                        && self.settings.is_calm() =>
+                {
+                    return Err(format!("extent {extent} stays, though nothing failed: {why}"));
+                }
                 Action::Ended { .. } => {}
                 Action::Fenced if of.is_none() => return Err("the owner is fenced".into()),
                 Action::Fenced => self.counts.fenced += 1,
                 action => {
                     let fails = self.fails();
-                    let work = work_of(action, 512).expect("an operation");
+                    let mut work = work_of(action, 512).expect("an operation");
+                    if let (true, Work::Copy { from, asserts, .. }) =
+                        (self.settings.asserts, &mut work)
+                    {
+                        let version = self.media.version(*from);
+                        *asserts = Some(Asserts { version, got: Vec::new() });
+                    }
                     self.host(of).push(work, fails);
                 }
             }
@@ -363,7 +412,7 @@ impl World {
         let next = header.taken_over();
         let stored = self.media.store_header(&header, &next);
         assert_eq!(stored, Stored::Done, "one host takes over at a time");
-        let host = Host::new(next, &self.media, self.settings.volume)?;
+        let host = Host::new(next, &self.media, &self.settings)?;
         let gone = std::mem::replace(&mut self.owner, host);
         if cut_off {
             self.before.push(gone);
