@@ -212,6 +212,7 @@ pub fn volume_keys(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> 
         "read_only": read_only,
         "shared": shared,
         "exclusive": exclusive,
+        "format": raw,
         "return_snapshot": return_snapshot,
         "bypass_sequential": bypass_sequential_bytes,
         "bypass_large": bypass_large_bytes,

@@ -205,6 +205,8 @@ pub struct VolumeConfig {
     pub shared: bool,
     /// The operator's word that nobody else writes the backend.
     pub exclusive: bool,
+    /// Its bytes are served also if they look like an image in another format than raw.
+    pub raw: bool,
     /// A snapshot of its RBD image is left when it is let go of.
     pub return_snapshot: bool,
     /// Sequential runs of at least this many bytes bypass the cache; 0 = never.

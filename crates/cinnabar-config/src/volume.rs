@@ -42,6 +42,20 @@ const SOCKET_MODE: u32 = 0o660;
 /// Longest that can be asked for.
 const BACKEND_TIMEOUT_S_MAX: u64 = 3600;
 
+/// Whether the format is said to be raw, the only one that can be said.
+fn is_raw(format: Option<&str>) -> Result<bool, SettingError> {
+    match format {
+        None => Ok(false),
+        Some("raw") => Ok(true),
+        Some(other) => {
+            let message = format!("format {other:?} can't be served");
+            let hint =
+                "serve it with qemu-nbd, or say \"raw\" if its guest is to see these very bytes";
+            Err(SettingError::new("format", message, hint))
+        }
+    }
+}
+
 impl VolumeInput {
     /// Checks all that can be checked without opening anything. Relative paths are taken from
     /// `base`, which must be absolute.
@@ -78,6 +92,7 @@ impl VolumeInput {
             read_only: self.read_only,
             shared: self.shared,
             exclusive: self.exclusive,
+            raw: is_raw(self.format.as_deref())?,
             return_snapshot: self.returns(base, mode)?,
             bypass_sequential_bytes: size_or(
                 "bypass_sequential",

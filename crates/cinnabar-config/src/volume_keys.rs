@@ -175,6 +175,11 @@ volume_keys! {
         string claim: Option<String> = "[default: beside a file; with exclusive in the daemon's state folder]",
             "A back end that is neither a file nor an RBD image needs it, on storage that every host of it sees, \
             or `exclusive`. See docs/guide/write-back.md#the-claim.";
+        /// `raw`: serve the bytes of a file or device also if they look like those of an image in another format
+        #[arg(value_name = "FORMAT")]
+        string format: Option<String> = "[default: refuse qcow2, VMDK, VDI, VHDX, VHD, QED and Parallels images]",
+            "A guest would see the image's own bytes, and its first write destroys it. See docs/guide/nbd-backends.md \
+            for how to serve one.";
         /// Refuse writes; many clients may attach
         flag read_only: bool = "[default: writable]",
             "Over NBD all read-only volumes together have at most 3072 connections, 2048 of them of one user \

@@ -10,6 +10,7 @@ mod clock;
 mod durable;
 mod error;
 mod fresh;
+mod image_format;
 mod in_time;
 mod ioctl;
 mod lock;

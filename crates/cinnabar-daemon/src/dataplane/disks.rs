@@ -114,6 +114,12 @@ fn open_as(
         let kind = StartErrorKind::BackendSize;
         return Err(StartError::new(kind, subject(), message, "split it into smaller volumes"));
     }
+    if let Some(format) = disk.image_format().filter(|_| !config.raw) {
+        let message = format!("backend {}: it is a {format} image", disk.path().display());
+        let hint = "serve it with qemu-nbd and name that (docs/guide/nbd-backends.md), or say format = \"raw\" if \
+                    its guest is to see these very bytes";
+        return Err(StartError::new(StartErrorKind::BackendAccess, subject(), message, hint));
+    }
     if let Some(reason) = disk.may_read_old().filter(|_| stands_by) {
         let message = format!("backend {}: {reason}: it can't move", disk.path().display());
         let hint = "leave migrate_peer out, and move its guest when it is shut down";

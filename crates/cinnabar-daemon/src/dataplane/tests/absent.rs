@@ -72,12 +72,27 @@ fn clients_of_a_volume_that_waits_are_turned_away_with_the_reason() {
     assert!(rig.stop().clean);
 }
 
+#[test]
+fn an_image_is_served_as_it_is_if_the_operator_says_that_it_is_raw() {
+    let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
+    let header = [&b"KDMV"[..], &[0; 65_536 - 4]].concat();
+    std::fs::write(rig.path("vm1.raw"), &header).expect("a file");
+    rig.config.volumes[0].raw = true;
+    rig.start();
+    assert!(rig.client("vm1").read(0, 4096) == Ok(header[..4096].to_vec()));
+    assert!(rig.stop().clean);
+}
+
 /// What the reason says, and what brings it about.
 type Break<'b> = (&'static str, &'b dyn Fn(&Rig));
 
 #[test]
 fn whatever_may_pass_is_waited_for() {
-    let cases: [Break<'_>; 4] = [
+    let cases: [Break<'_>; 5] = [
+        ("it is a qcow2 image", &|rig| {
+            let header = [&b"QFI\xfb\0\0\0\x03"[..], &[0; 65_536 - 8]].concat();
+            std::fs::write(rig.path("vm1.raw"), header).expect("a file");
+        }),
         ("is empty", &|rig| std::fs::write(rig.path("vm1.raw"), []).expect("a file")),
         ("not a multiple", &|rig| std::fs::write(rig.path("vm1.raw"), [0; 1000]).expect("a file")),
         ("no such file", &|rig| std::fs::remove_file(rig.path("vm1.raw")).expect("a file")),

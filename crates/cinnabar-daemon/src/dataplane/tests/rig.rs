@@ -90,6 +90,7 @@ impl Rig {
             read_only: false,
             shared: false,
             exclusive: false,
+            raw: false,
             return_snapshot: false,
             bypass_sequential_bytes: 0,
             bypass_large_bytes: 0,
