@@ -4,13 +4,13 @@
 
 mod bytes;
 mod hybrid;
+mod qos;
 
 use crate::status::latency::{BOUNDS_US, LatencySummary};
 use crate::status::raw::{
-    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, ParentStatus, QosGroupStatus,
-    State, VolumeStatus, WarmStatus, WriteBackStatus,
+    CacheStatus, DataStatus, Loaded, LogHalfState, LogHalfStatus, ParentStatus, State,
+    VolumeStatus, WarmStatus, WriteBackStatus,
 };
-use cinnabar_driver::qos::GroupReport;
 use cinnabar_engine::seam::counters::{Trial, Trials};
 use cinnabar_engine::seam::health::Health;
 use cinnabar_engine::seam::units::BLOCK_BYTES;
@@ -51,18 +51,18 @@ impl Collector for Snapshot {
         parents(&mut out, &self.0.volumes)?;
         warm(&mut out, &self.0)?;
         hybrid::hybrid(&mut out, &self.0)?;
-        qos(&mut out, &self.0)?;
+        qos::qos(&mut out, &self.0)?;
         latencies(&mut out, &self.0.volumes)
     }
 }
 
 fn cache_size(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     out.gauge("cache_size_bytes", "Bytes of the device that are used.", cache.size.bytes)?;
-    out.gauge("cache_size_max_bytes", "The most it was made for.", cache.size.bytes_max)?;
+    out.gauge("cache_size_max_bytes", "Most bytes of it that may be used.", cache.size.bytes_max)?;
     let resizing = u64::from(cache.size.resizing_to.is_some());
-    out.gauge("cache_resizing", "1 if it is getting another size.", resizing)?;
+    out.gauge("cache_resizing", "1 while the cache is getting another size.", resizing)?;
     let left = cache.counters.resize_segments - cache.counters.resize_segments_done;
-    out.gauge("cache_resize_left_segments", "Segments left to do for that.", left)
+    out.gauge("cache_resize_left_segments", "Segments left to do for another size.", left)
 }
 
 fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
@@ -77,32 +77,36 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     out.gauge("cache_used_bytes", "Data cached now.", in_bytes(counters.cached_blocks))?;
     out.gauge(
         "cache_detached_bytes",
-        "Of that, of volumes that are not attached.",
+        "Data cached of volumes that are not attached.",
         in_bytes(cache.detached_blocks),
     )?;
-    out.gauge("cache_probation_bytes", "Data in RAM only.", in_bytes(counters.ram_blocks))?;
-    out.gauge("cache_partial_blocks", "Blocks with parts in RAM.", counters.partial_blocks)?;
-    out.gauge("cache_healthy", "1 if the cache device works.", u64::from(well(cache.state)))?;
-    out.gauge("cache_throttled", "1 if a budget lets nothing in.", u64::from(cache.throttled))?;
+    out.gauge("cache_probation_bytes", "Data cached in RAM only.", in_bytes(counters.ram_blocks))?;
+    out.gauge("cache_partial_blocks", "Blocks written in part, in RAM.", counters.partial_blocks)?;
+    out.gauge(
+        "cache_healthy",
+        "1 if the device works, without errors for ten minutes.",
+        u64::from(well(cache.state)),
+    )?;
+    out.gauge("cache_throttled", "1 while the SSD's budget is spent.", u64::from(cache.throttled))?;
     let counts = [
-        ("cache_flash_written_bytes", "Written to flash.", counters.flash_written_bytes),
+        ("cache_flash_written_bytes", "Written, with metadata.", counters.flash_written_bytes),
         ("cache_filled_blocks", "Blocks that entered the cache.", counters.fills),
         ("cache_evicted_blocks", "Blocks that left flash for room.", counters.evicted_blocks),
         ("cache_rejected_blocks", "Blocks that left RAM unused.", counters.rejected_blocks),
         ("cache_throttled_blocks", "Blocks a budget kept off flash.", counters.throttled_blocks),
         ("cache_returned_blocks", "Misses of blocks that had left.", counters.returned_blocks),
-        ("cache_partials_read", "Blocks read of which RAM had parts.", counters.partials_read),
-        ("cache_partials_completed", "Blocks made whole by writes.", counters.partials_completed),
-        ("cache_partials_dropped", "Incomplete blocks given up.", counters.partials_dropped),
-        ("cache_reinserted_blocks", "Blocks reinserted.", counters.reinserted_blocks),
+        ("cache_partials_read", "Partial blocks read from RAM.", counters.partials_read),
+        ("cache_partials_completed", "Partial blocks made whole.", counters.partials_completed),
+        ("cache_partials_dropped", "Partial blocks given up for room.", counters.partials_dropped),
+        ("cache_reinserted_blocks", "Blocks reinserted on eviction.", counters.reinserted_blocks),
         ("cache_freed_segments", "Segments freed.", counters.segments_freed),
-        ("cache_checksum_failures", "Blocks read with a wrong sum.", counters.checksum_failures),
-        ("cache_device_errors", "Failed I/O on the device.", counters.device_errors),
-        ("cache_device_losses", "Times it failed and was given up.", cache.losses),
-        ("cache_device_replacements", "Times it was exchanged by command.", cache.replacements),
+        ("cache_checksum_failures", "Wrong checksums: should be 0.", counters.checksum_failures),
+        ("cache_device_errors", "Failed I/O of the device: should be 0.", counters.device_errors),
+        ("cache_device_losses", "Times the device failed and was given up.", cache.losses),
+        ("cache_device_replacements", "Times the device was exchanged.", cache.replacements),
         ("cache_journal_records", "Records of the journal.", counters.journal_records),
         ("cache_journal_writes", "Durable writes of the journal.", counters.journal_writes),
-        ("cache_journal_rebases", "Times it was rewritten.", counters.journal_rebases),
+        ("cache_journal_rebases", "Rewrites of live records.", counters.journal_rebases),
         ("cache_checkpoints", "Checkpoints completed.", counters.checkpoints),
     ];
     for (name, help, value) in counts {
@@ -136,8 +140,8 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
 
 /// What other ways of admission would have brought, by simulation.
 fn trials(out: &mut Output<'_, '_>, trials: &Trials) -> fmt::Result {
-    out.counter("cache_trial_reads", "Blocks read, of those sampled, scaled.", trials.reads)?;
-    out.counter("cache_trial_misses", "Of those, not cached.", trials.read_misses)?;
+    out.counter("cache_trial_reads", "Blocks read, by a sample.", trials.reads)?;
+    out.counter("cache_trial_misses", "Of those, blocks not cached.", trials.read_misses)?;
     out.counter("cache_trial_changes", "Times that another way was taken.", trials.changes)?;
     let ways = [
         ("closed", trials.closed),
@@ -148,9 +152,9 @@ fn trials(out: &mut Output<'_, '_>, trials: &Trials) -> fmt::Result {
     let of = |value: fn(Trial) -> u64| ways.map(|(way, trial)| ([("way", way)], value(trial)));
     let mut counter = |name, help, value| out.family(name, help, MetricType::Counter, &of(value));
     counter("cache_trial_read_misses", "What a way would have missed.", |t| t.read_misses)?;
-    counter("cache_trial_flash_writes", "Blocks that it would have written.", |t| t.flash_writes)?;
+    counter("cache_trial_flash_writes", "What a way would have written.", |t| t.flash_writes)?;
     let shards = of(|trial| trial.shards);
-    out.family("cache_trial_shards", "Shards that take this way.", MetricType::Gauge, &shards)
+    out.family("cache_trial_shards", "Shards that take this way now.", MetricType::Gauge, &shards)
 }
 
 /// What the start found. One series for each state, 1 where it is: `cache_health{state}`.
@@ -169,21 +173,21 @@ fn cache_load(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         _ => (0, 0),
     };
     out.gauge("cache_loading_pages", "Pages of the index read, while it is loaded.", pages)?;
-    out.gauge("cache_loading_pages_expected", "Pages to be read in all.", of)?;
+    out.gauge("cache_loading_pages_expected", "Pages of the index to be read.", of)?;
     let Some(Loaded { report, took }) = cache.loaded else { return Ok(()) };
     out.single(
         "cache_load_seconds",
-        "From opening the device to the whole index.",
+        "Seconds from opening the device to the whole index.",
         MetricType::Gauge,
         |mut metric| metric.encode_gauge(&took.as_secs_f64()),
     )?;
     for (name, help, value) in [
         ("cache_loaded_blocks", "Blocks found by the start.", report.blocks),
-        ("cache_replayed_blocks", "Of those, behind the checkpoint.", report.replayed_blocks),
+        ("cache_replayed_blocks", "Of those, since the checkpoint.", report.replayed_blocks),
         ("cache_unflushed_blocks", "Not believed: no flush covers them.", report.unflushed_blocks),
         (
             "cache_overwritten_blocks",
-            "Dropped: an invalidation record names them.",
+            "Blocks dropped: an invalidation record names them.",
             report.overwritten_blocks,
         ),
         ("cache_damaged_pages", "Pages of metadata that were damaged.", report.damaged_pages),
@@ -226,12 +230,12 @@ fn volume_blocks(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Res
     counter("volume_read_hit_blocks", "Read blocks served from the cache.", &|volume| {
         volume.counters.read_hits
     })?;
-    counter("volume_read_hit_ram_blocks", "Of those, from RAM.", &|volume| {
+    counter("volume_read_hit_ram_blocks", "Read hits from RAM.", &|volume| {
         volume.counters.read_hits_ram
     })?;
     counter(
         "volume_read_hit_log_blocks",
-        "Of those, blocks of reads that the write log answered alone.",
+        "Blocks of reads that the write log answered alone.",
         &|volume| volume.read_hits_log,
     )?;
     counter("volume_read_miss_blocks", "Read blocks fetched from the backend.", &|volume| {
@@ -240,13 +244,13 @@ fn volume_blocks(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Res
     counter("volume_write_hit_blocks", "Written blocks that were cached.", &|volume| {
         volume.counters.write_hits
     })?;
-    counter("volume_guest_waited", "Requests that waited for the guest limits.", &|volume| {
+    counter("volume_guest_waited", "Requests that waited for the guest's limit.", &|volume| {
         volume.guest_waited
     })?;
     counter("volume_capped_blocks", "Blocks that the fill limit kept off the SSD.", &|volume| {
         volume.counters.capped_blocks
     })?;
-    counter("volume_invalidated_blocks", "Blocks dropped by the operator's word.", &|volume| {
+    counter("volume_invalidated_blocks", "Blocks dropped by volume invalidate.", &|volume| {
         volume.counters.invalidated_blocks
     })?;
     let mut values = Vec::with_capacity(volumes.len() * 8);
@@ -289,7 +293,7 @@ fn volume_backend(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Re
     counter("volume_backend_errors", "Backend operations that failed.", &|volume| {
         volume.counters.backend_errors
     })?;
-    counter("volume_backend_overdue", "Backend operations that took too long.", &|volume| {
+    counter("volume_backend_overdue", "Operations past backend_timeout_s.", &|volume| {
         volume.counters.backend_overdue
     })
 }
@@ -302,7 +306,7 @@ fn volume_state(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Resu
     gauge("volume_cached_bytes", "Its data in the cache now.", &|volume| {
         volume.counters.cached_blocks * BLOCK_BYTES
     })?;
-    gauge("volume_backend_overdue_now", "Of those that take too long, under way.", &|volume| {
+    gauge("volume_backend_overdue_now", "Overdue operations under way.", &|volume| {
         volume.overdue_now.into()
     })?;
     gauge("volume_backend_oldest_seconds", "Age of the oldest backend operation.", &|volume| {
@@ -324,13 +328,13 @@ fn volume_state(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Resu
 fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     let Some(log) = &status.cache.write_log else { return Ok(()) };
     out.gauge("write_log_healthy", "1 if the write log works.", log.reason.is_empty().into())?;
-    out.gauge("write_log_size_bytes", "Room for writes.", log.size_bytes)?;
-    out.gauge("write_log_used_bytes", "Of that, in use.", log.used_bytes)?;
+    out.gauge("write_log_size_bytes", "Room of the write log.", log.size_bytes)?;
+    out.gauge("write_log_used_bytes", "Room of the write log in use.", log.used_bytes)?;
     let own = log.counters;
     for (name, help, value) in [
-        ("write_log_chunks", "Chunks written.", own.chunks),
-        ("write_log_durable_chunks", "Of those, durably.", own.durable_chunks),
-        ("write_log_flushes", "Flushes of its device.", own.flushes),
+        ("write_log_chunks", "Chunks written to the write log.", own.chunks),
+        ("write_log_durable_chunks", "Of those, commits by themselves.", own.durable_chunks),
+        ("write_log_flushes", "Flushes of the write log's device.", own.flushes),
         ("write_log_records", "Durable records of what back ends have.", own.records),
     ] {
         out.counter(name, help, value)?;
@@ -339,10 +343,10 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
     if let Some(memory) = &log.memory {
         out.gauge("write_memory_size_bytes", "Room for writes in memory.", memory.size_bytes)?;
         let (used, age_s) = (memory.used_bytes, memory.age.as_secs());
-        out.gauge("write_memory_used_bytes", "Not on the log's device yet.", used)?;
-        out.gauge("write_memory_age_seconds", "Age of the oldest of that.", age_s)?;
+        out.gauge("write_memory_used_bytes", "Writes not on the log's device yet.", used)?;
+        out.gauge("write_memory_age_seconds", "Age of the oldest write there.", age_s)?;
         let absorbed = own.absorbed * BLOCK_BYTES;
-        let help = "Written again in memory: never written to the SSD.";
+        let help = "Overwritten in memory, so never written to the SSD.";
         out.counter("write_memory_absorbed_bytes", help, absorbed)?;
     }
     let mut each = |name, help, kind, value: &dyn Fn(&WriteBackStatus) -> u64| {
@@ -350,13 +354,13 @@ fn write_back(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
         out.by_volume(name, help, kind, &status.volumes, &of)
     };
     let gauge = MetricType::Gauge;
-    each("volume_dirty_bytes", "Not at its backend yet.", gauge, &|own| own.dirty_bytes)?;
-    each("volume_dirty_age_seconds", "Age of the oldest of that.", gauge, &|own| {
+    each("volume_dirty_bytes", "Writes that its backend lacks.", gauge, &|own| own.dirty_bytes)?;
+    each("volume_dirty_age_seconds", "Age of the oldest such write.", gauge, &|own| {
         own.dirty_age.as_secs()
     })?;
     let help = "Requests of the destage at a time; 0: no bound.";
     each("volume_destage_requests_max", help, gauge, &|own| own.pace.at_most.unwrap_or(0).into())?;
-    each("volume_destaged_bytes", "Brought to its backend.", MetricType::Counter, &|own| {
+    each("volume_destaged_bytes", "Writes brought to its backend.", MetricType::Counter, &|own| {
         own.destaged_bytes
     })
 }
@@ -376,13 +380,15 @@ fn warm(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
         return Ok(());
     }
     let families: [(&str, &str, OfArrival); 5] = [
-        ("volume_warm_listed_bytes", "Named by the other host, last arrival.", |own| {
-            own.listed * BLOCK_BYTES
-        }),
-        ("volume_warm_fetched_bytes", "Of that, taken from its cache.", |own| own.bytes),
+        (
+            "volume_warm_listed_bytes",
+            "Cached data that the host it was last taken from named.",
+            |own| own.listed * BLOCK_BYTES,
+        ),
+        ("volume_warm_fetched_bytes", "Of that, taken from that host's cache.", |own| own.bytes),
         ("volume_warm_skipped_bytes", "Of that, not taken.", |own| own.skipped * BLOCK_BYTES),
-        ("volume_warm_active", "1 while it is fetched.", |own| own.ended.is_none().into()),
-        ("volume_warm_arrivals", "Arrivals that have ended.", |own| own.arrivals),
+        ("volume_warm_active", "1 while that data is fetched.", |own| own.ended.is_none().into()),
+        ("volume_warm_arrivals", "Times that such fetching has ended.", |own| own.arrivals),
     ];
     for (name, help, value) in families {
         let values: Vec<_> =
@@ -390,58 +396,6 @@ fn warm(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
         out.family(name, help, MetricType::Gauge, &values)?;
     }
     Ok(())
-}
-
-/// A number of a group's.
-type OfGroup = fn(&GroupReport) -> u64;
-
-/// How volumes take turns at their back ends.
-fn qos(out: &mut Output<'_, '_>, status: &DataStatus) -> fmt::Result {
-    if status.qos_groups.is_empty() {
-        return Ok(());
-    }
-    let gauge = MetricType::Gauge;
-    let groups: [(&str, &str, OfGroup); 5] = [
-        ("qos_group_depth", "Requests that a back end gets at a time.", |own| own.depth as u64),
-        ("qos_group_waiting", "Requests that wait for their turn.", |own| own.waiting as u64),
-        ("qos_group_reserved_iops", "Sum of all reservations.", |own| {
-            own.reservations.reserved_iops
-        }),
-        ("qos_group_capacity_iops", "What the back end does, measured; 0 = not yet.", |own| {
-            own.reservations.capacity_iops.unwrap_or(0)
-        }),
-        ("qos_group_oversold_iops", "What is reserved beyond that.", |own| {
-            own.reservations.oversold_iops()
-        }),
-    ];
-    for (name, help, value) in groups {
-        let one = |group: &QosGroupStatus| value(&group.report);
-        let all = status.qos_groups.iter();
-        let values: Vec<_> =
-            all.map(|group| ([("group", group.name.as_str())], one(group))).collect();
-        out.family(name, help, gauge, &values)?;
-    }
-    let mut begun = Vec::new();
-    let mut waits = Vec::new();
-    let mut costs = Vec::new();
-    for volume in &status.volumes {
-        let Some(qos) = &volume.qos else { continue };
-        let name = volume.config.name.as_str();
-        let works = [("guest", Some(&qos.guest)), ("destage", qos.destage.as_ref())];
-        for (work, own) in works.iter().filter_map(|(work, own)| Some((*work, (*own)?))) {
-            let labels = |phase| [("volume", name), ("work", work), ("phase", phase)];
-            begun.push((labels("reservation"), own.by_reservation));
-            begun.push((labels("weight"), own.by_weight));
-            waits.push((labels("limit"), own.held_ns / 1_000_000));
-            waits.push((labels("reservation"), own.reservation_queued_ns / 1_000_000));
-            waits.push((labels("weight"), own.weight_queued_ns / 1_000_000));
-            costs.push(([("volume", name), ("work", work)], own.milli_ios / 1000));
-        }
-    }
-    let counter = MetricType::Counter;
-    out.family("volume_qos_begun", "Requests by why they began.", counter, &begun)?;
-    out.family("volume_qos_wait_milliseconds", "Waits by what for, summed.", counter, &waits)?;
-    out.family("volume_qos_cost_ios", "I/Os by cost, 1 + length / 64 KiB.", counter, &costs)
 }
 
 /// Clones, and what they read from their parents' caches.
@@ -462,15 +416,15 @@ fn parents(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::Result {
     let (counter, gauge) = (MetricType::Counter, MetricType::Gauge);
     let help = "1 if the clone reads from its parent volume what it does not have itself.";
     family("volume_parent_used", help, gauge, &|one| u64::from(one.reason.is_empty()))?;
-    let help = "Reads that the parent volume was given.";
+    let help = "Reads of a clone that the parent volume got.";
     family("volume_parent_reads", help, counter, &|one| one.reads)?;
-    let help = "Blocks that the parent volume has answered.";
+    let help = "Blocks that the parent volume answered.";
     family("volume_parent_read_blocks", help, counter, &|one| one.blocks)?;
-    let help = "Reads that the parent volume failed, and the clone was asked for.";
+    let help = "Reads that it failed, and the clone's back end got.";
     family("volume_parent_repeated_reads", help, counter, &|one| one.repeated)?;
     let help = "Objects of the clone for which the parent may answer.";
     family("volume_parent_objects", help, gauge, &|one| one.objects)?;
-    let help = "Of those, what the clone has itself.";
+    let help = "Of these, objects that the clone has itself.";
     family("volume_parent_own_objects", help, gauge, &|one| one.own_objects)
 }
 

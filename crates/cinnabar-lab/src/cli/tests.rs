@@ -89,3 +89,16 @@ fn what_makes_no_sense_is_refused() {
 fn help_has_examples_and_defaults() {
     assert_told(&mut Cli::command(), &[]);
 }
+
+#[test]
+fn commands_in_the_guide_are_generated() {
+    let mut program = Cli::command();
+    program.build();
+    let table = cinnabar_text::cli::commands::table_of(&program, &[]);
+    cinnabar_text::guide::assert_generated(
+        env!("CARGO_MANIFEST_DIR"),
+        "cli.md",
+        "cinnabar-lab",
+        &table,
+    );
+}

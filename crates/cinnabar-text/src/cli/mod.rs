@@ -3,6 +3,7 @@
 //! stdout is data, stderr is talk. Exit codes: 0 well, 1 failed at run time, 2 usage or
 //! configuration. The last line of an error is a hint.
 
+pub mod commands;
 pub mod failure;
 mod file_limit;
 mod log_queue;

@@ -10,6 +10,8 @@ mod config_check;
 mod connection;
 mod demo;
 mod extents;
+#[cfg(test)]
+mod guide_tests;
 mod history;
 mod hybrid;
 mod lab;

@@ -11,11 +11,11 @@ type OfVolume = fn(&HybridVolumeStatus) -> u64;
 const GAUGES: [(&str, &str, OfVolume); 7] = [
     ("volume_hybrid_extent_bytes", "Bytes of an extent.", |own| own.extent_bytes),
     ("volume_hybrid_extents", "Extents that were written.", |own| own.extents.into()),
-    ("volume_hybrid_budget_bytes", "What it may take of the fast pool.", |own| own.budget_bytes),
-    ("volume_hybrid_fast_bytes", "What it takes of it.", |own| own.fast_bytes),
-    ("volume_hybrid_moving", "Extents on their way.", |own| own.moving),
+    ("volume_hybrid_budget_bytes", "Bytes it may take of the fast pool.", |own| own.budget_bytes),
+    ("volume_hybrid_fast_bytes", "Bytes it takes of the fast pool.", |own| own.fast_bytes),
+    ("volume_hybrid_moving", "Extents that are being moved.", |own| own.moving),
     ("volume_hybrid_foreign_objects", "Objects that it never made.", |own| own.foreign_objects),
-    ("volume_hybrid_lost_objects", "Objects that should be there.", |own| own.lost_objects),
+    ("volume_hybrid_lost_objects", "Objects that are missing.", |own| own.lost_objects),
 ];
 
 const COUNTERS: [(&str, &str, OfVolume); 4] = [
