@@ -224,6 +224,8 @@ mutants! {
     StandbyServesCache,
     /// Two hosts: who breaks a lock does not wait until the cluster knows that the old owner is fenced off.
     FenceNotAwaited,
+    /// Two hosts: the old owner is fenced off for an hour, not for a week.
+    FenceEndsEarly,
     /// Two hosts: requests that waited for the volume are let in newest first.
     HeldOvertaken,
 }

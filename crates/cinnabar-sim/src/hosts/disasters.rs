@@ -10,6 +10,10 @@ use cinnabar_engine::mutant::Mutant;
 
 /// A host is frozen for one of these times, in ns.
 const FREEZES_NS: &[u64] = &[10_000_000, 500_000_000, 5_000_000_000, 60_000_000_000];
+/// An owner, once in some runs, for longer than an hour.
+const LONG_FREEZE_NS: u64 = 4_000_000_000_000;
+/// Its connections are gone after this time (`ms_connection_idle_timeout`).
+const IDLE_NS: u64 = 900_000_000_000;
 /// And dead for at most one of these.
 const DEATHS_NS: &[u64] = &[10_000_000, 1_000_000_000, 45_000_000_000];
 
@@ -19,7 +23,10 @@ impl World {
         if !self.works(host) {
             return;
         }
-        let ns = self.rng.pick(FREEZES_NS);
+        let mut ns = self.rng.pick(FREEZES_NS);
+        if self.hosts[host].session.is_some() && std::mem::take(&mut self.profile.long_freeze) {
+            ns = LONG_FREEZE_NS;
+        }
         self.note(|| format!("host {host} is frozen for {ns} ns"));
         self.happened(HostFault::Frozen);
         let now = self.now;
@@ -49,7 +56,10 @@ impl World {
         if self.hosts[host].frozen.take().is_some() {
             self.note(|| format!("host {host} goes on"));
             if let Some(session) = self.hosts[host].session {
-                self.image.sessions[session].silent_since = None;
+                let since = self.image.sessions[session].silent_since.take();
+                if since.is_some_and(|at| self.now.since_ns(at) > IDLE_NS) {
+                    self.send_again(host);
+                }
             }
         }
     }

@@ -8,7 +8,7 @@ use cinnabar_driver::ownership::{Event, Role};
 
 /// The operator looks at hosts that can't go on after this time, in ns, so many times.
 const HEAL_NS: u64 = 20_000_000_000;
-const HEALS_MAX: u32 = 100;
+const HEALS_MAX: u32 = 300;
 /// Sectors read at a time when all is read.
 const SWEEP_SECTORS: u64 = 64;
 

@@ -3,7 +3,8 @@
 //!
 //! A cluster's lock is broken once its holder's watch is over. The holder is then fenced off by a newer map.
 //! Each part of the image learns of that by itself after a while, or with the first operation of a client that
-//! knows the map (`rbd/sys/cluster.rs`: a client that has broken a lock waits for the newest map).
+//! knows the map (`rbd/sys/cluster.rs`: a client that has broken a lock waits for the newest map). A fence ends by
+//! itself; a client that goes on behind that has sent again what was under way, and it is carried out.
 
 use crate::hosts::profile::{Profile, Storage};
 use crate::medium::Backend;
@@ -17,6 +18,9 @@ use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 pub(super) const REGIONS: u64 = 4;
 /// A cluster gives up on a silent client after this time, in ns.
 pub(super) const WATCH_NS: u64 = 30_000_000_000;
+/// For how long a client is fenced off, in ns: a week; and a deliberate bug, Ceph's default of an hour.
+const FENCE_NS: u64 = 7 * 24 * 3_600_000_000_000;
+const SHORT_FENCE_NS: u64 = 3_600_000_000_000;
 
 /// A host that has opened the image for writing.
 #[derive(Debug)]
@@ -26,8 +30,8 @@ pub(super) struct Session {
     pub(super) over: bool,
     /// Since when it shows no sign of life.
     pub(super) silent_since: Option<Instant>,
-    /// The map that fences it off.
-    fenced: Option<u64>,
+    /// The map that fences it off, and until when it does.
+    fenced: Option<(u64, Instant)>,
     /// The newest map that it knows.
     knows: u64,
     /// Version of the header under which it found the image.
@@ -103,7 +107,9 @@ impl Image {
         let found = self.version;
         if let Some(holder) = broken {
             self.map += 1;
-            self.sessions[holder].fenced = Some(self.map);
+            let early = self.mutants.is(Mutant::FenceEndsEarly);
+            let lasts = if early { SHORT_FENCE_NS } else { FENCE_NS };
+            self.sessions[holder].fenced = Some((self.map, now.plus_ns(lasts)));
             self.version += 1;
         }
         self.version += 1;
@@ -143,10 +149,10 @@ impl Image {
     }
 
     /// An operation of a session reaches a part: whether it is carried out.
-    pub(super) fn admits(&mut self, session: usize, region: u64) -> bool {
+    pub(super) fn admits(&mut self, session: usize, region: u64, now: Instant) -> bool {
         self.learn(region, self.sessions[session].knows);
         let known = self.regions[region as usize];
-        self.sessions[session].fenced.is_none_or(|map| known < map)
+        self.sessions[session].fenced.is_none_or(|(map, until)| known < map || now >= until)
     }
 
     /// Whether a session's lock was broken.

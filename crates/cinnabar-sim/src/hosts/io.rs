@@ -108,9 +108,35 @@ impl World {
     pub(super) fn send(&mut self, number: u64) {
         let flight = self.flights.get_mut(&number).expect("it is in hand");
         flight.sent = true;
+        let (host, writes) = (flight.host, flight.transfer.writes());
         for part in flight.ahead.clone() {
             let lasts = self.profile.backend_latency.sample(&mut self.rng);
             self.enter(lasts, Item::Land(number, part.start, part.end));
+        }
+        // Its answer comes when others have written.
+        let may_freeze = writes && self.faults_on && self.profile.long_freeze;
+        if may_freeze && self.rng.chance(0.1) {
+            self.freeze(host);
+        }
+    }
+
+    /// A host goes on whose connections are gone: it sends again what it has no answer to, also if that was
+    /// carried out.
+    pub(super) fn send_again(&mut self, host: usize) {
+        let session = self.hosts[host].session;
+        let lost = |flight: &Flight| flight.sent && flight.session == session;
+        let numbers: Vec<u64> = self.flights.keys().copied().collect();
+        for number in numbers {
+            if session.is_none() || !lost(&self.flights[&number]) {
+                continue;
+            }
+            let mut flight = self.flights.remove(&number).expect("just seen");
+            flight.ahead = self.parts(&flight.transfer);
+            // The first answer finds nobody that waits for it.
+            let again = self.number();
+            self.flights.insert(again, flight);
+            self.happened(HostFault::SentAgain);
+            self.send(again);
         }
     }
 
@@ -129,7 +155,7 @@ impl World {
         let writes = flight.transfer.writes();
         let admitted = flight.session.is_none_or(|session| {
             let fenced = is_sync(&flight.transfer.request.op) && self.image.is_fenced(session);
-            !fenced && self.image.admits(session, region)
+            !fenced && self.image.admits(session, region, self.now)
         });
         if !admitted {
             flight.error = Some(IoError::Io);
@@ -169,7 +195,8 @@ impl World {
 
     /// An I/O has ended, and its host hears of it.
     pub(super) fn finish(&mut self, number: u64) -> Result<(), Violation> {
-        let mut flight = self.flights.remove(&number).expect("it is under way");
+        // What was sent again has another number.
+        let Some(mut flight) = self.flights.remove(&number) else { return Ok(()) };
         let host = flight.host;
         let sync = is_sync(&flight.transfer.request.op);
         let local = flight.local;

@@ -56,6 +56,8 @@ pub(super) struct Profile {
     pub(super) acts: u64,
     pub(super) act_ns_max: u64,
     pub(super) freezes: bool,
+    /// One of them lasts longer than an hour.
+    pub(super) long_freeze: bool,
     pub(super) crashes: bool,
     pub(super) outages: bool,
     /// The operator takes a frozen host for a dead one.
@@ -105,6 +107,7 @@ impl Profile {
             think_ns_max: rng.pick(&[100_000, 5_000_000, 50_000_000]),
             reads: rng.pick(&[0.3, 0.5, 0.8]),
             hot: rng.within(4..1 + blocks),
+            long_freeze: storage == Storage::Rbd && rng.chance(0.5),
         }
     }
 }

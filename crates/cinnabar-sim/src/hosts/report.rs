@@ -32,6 +32,8 @@ faults! {
     WokenTooLate,
     /// A write that it had in hand has reached the image after that.
     LateWrite,
+    /// It was frozen for so long that it has sent again what it had no answer to.
+    SentAgain,
     /// A write of it was refused by the image.
     Fenced,
     /// A daemon was killed, or a host lost power.

@@ -21,7 +21,7 @@ use cinnabar_engine::units::Instant;
 use std::collections::{BTreeMap, VecDeque};
 
 /// What takes longer than this never ends, in ns.
-const PATIENCE_NS: u64 = 4_000_000_000_000;
+const PATIENCE_NS: u64 = 12_000_000_000_000;
 /// More than any run needs.
 const STEPS_MAX: u64 = 2_000_000;
 /// Tells the random numbers of a run's events from those of its profile.

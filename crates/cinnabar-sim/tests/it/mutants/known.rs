@@ -94,7 +94,8 @@ pub(crate) const FOUND_AT_HOSTS: &[(Mutant, u64)] = &[
     (Mutant::DrainErrorForgotten, 11),
     (Mutant::OtherOwnerTrusted, 24),
     (Mutant::StandbyServesCache, 5),
-    (Mutant::FenceNotAwaited, 2227),
+    (Mutant::FenceNotAwaited, 608),
+    (Mutant::FenceEndsEarly, 6),
     (Mutant::HeldOvertaken, 9),
 ];
 
