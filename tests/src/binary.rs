@@ -34,9 +34,6 @@ pub fn profile() -> String {
 }
 
 /// The daemon, built now if need be; with RBD images where their libraries are.
-///
-/// # Errors
-/// When it does not build.
 pub fn cinnabar() -> Result<PathBuf> {
     match std::env::var_os(BINARY) {
         Some(path) => Ok(PathBuf::from(path)),
@@ -46,9 +43,6 @@ pub fn cinnabar() -> Result<PathBuf> {
 }
 
 /// The release build of `cinnabar-lab`, built now if need be.
-///
-/// # Errors
-/// When it does not build.
 pub fn lab() -> Result<PathBuf> {
     match std::env::var_os(LAB_BINARY) {
         Some(path) => Ok(PathBuf::from(path)),
@@ -58,9 +52,6 @@ pub fn lab() -> Result<PathBuf> {
 
 /// The program of the package of that name, built now if need be. While cargo builds something else, it would wait
 /// for that: a caller that has built programs names their folder.
-///
-/// # Errors
-/// When it does not build.
 pub fn program(name: &str) -> Result<PathBuf> {
     let there = std::env::var_os(PROGRAMS).map(|folder| Path::new(&folder).join(name));
     match there.filter(|path| path.exists()) {
@@ -92,9 +83,6 @@ fn declares(header: &[u8], call: &str) -> bool {
 
 /// The one program that these arguments of cargo name, built now if need be.
 /// Asked again, the first answer holds: cargo would take time from whatever is measured.
-///
-/// # Errors
-/// When it does not build.
 pub fn built(what: &[&str]) -> Result<PathBuf> {
     static BUILT: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
     // Held while it builds, so that tests side by side build once.
@@ -134,9 +122,6 @@ pub fn named(messages: &[u8], passes: impl Fn(&serde_json::Value) -> bool) -> Op
 }
 
 /// The target folder that this program lies in, whatever it is called. Cargo marks it.
-///
-/// # Errors
-/// When it lies elsewhere.
 pub fn target_folder() -> Result<PathBuf> {
     let program = std::env::current_exe()?;
     let target = program.ancestors().find(|folder| folder.join("CACHEDIR.TAG").is_file());

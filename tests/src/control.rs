@@ -10,9 +10,6 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(10);
 
 /// Fetches `path` over the control socket: the HTTP status and the body.
-///
-/// # Errors
-/// If no process listens, or the answer is no HTTP.
 pub fn get(socket: &Path, path: &str) -> Result<(u16, String)> {
     let mut stream = UnixStream::connect(socket)?;
     stream.set_read_timeout(Some(LIMIT))?;
@@ -37,17 +34,11 @@ pub struct Status(pub Value);
 
 impl Status {
     /// Reads the JSON text.
-    ///
-    /// # Errors
-    /// When it is not JSON.
     pub fn parse(text: &str) -> Result<Self> {
         Ok(Self(serde_json::from_str(text).with_context(|| format!("status is no JSON: {text}"))?))
     }
 
     /// The object of the volume `name`.
-    ///
-    /// # Errors
-    /// When there is none.
     pub fn volume(&self, name: &str) -> Result<&Value> {
         self.0["volumes"]
             .as_array()
@@ -56,25 +47,16 @@ impl Status {
     }
 
     /// A counter of the volume `name`.
-    ///
-    /// # Errors
-    /// When it is missing or no natural number.
     pub fn count(&self, name: &str, key: &str) -> Result<u64> {
         number(self.volume(name)?, key)
     }
 
     /// A counter of the cache.
-    ///
-    /// # Errors
-    /// When it is missing or no natural number.
     pub fn cache(&self, key: &str) -> Result<u64> {
         number(&self.0["cache"], key)
     }
 
     /// Whether the index is still being loaded.
-    ///
-    /// # Errors
-    /// When the cache's health is missing.
     pub fn is_loading(&self) -> Result<bool> {
         let health = self.0["cache"]["health"]["state"].as_str();
         let health =
@@ -83,9 +65,6 @@ impl Status {
     }
 
     /// Checks what must hold of every volume at any time: hits and misses sum to the blocks read.
-    ///
-    /// # Errors
-    /// When they don't.
     pub fn check_sums(&self) -> Result<()> {
         for volume in self.0["volumes"].as_array().context("no list of volumes")? {
             let (hits, misses) = (number(volume, "read_hits")?, number(volume, "misses")?);

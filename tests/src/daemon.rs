@@ -27,17 +27,11 @@ pub struct Site {
 
 impl Site {
     /// An empty folder below the system's temporary folder.
-    ///
-    /// # Errors
-    /// When it can't be made.
     pub fn new() -> Result<Self> {
         Self::within(&std::env::temp_dir())
     }
 
     /// An empty folder below `parent`.
-    ///
-    /// # Errors
-    /// When it can't be made.
     pub fn within(parent: &Path) -> Result<Self> {
         // Short, for the path of a unix socket may have 107 bytes only.
         let dir = tempfile::Builder::new().prefix("cinnabar-").tempdir_in(parent)?;
@@ -46,9 +40,6 @@ impl Site {
 
     /// An empty folder in memory where there is a file system for that, so that a disk that is busy with other things
     /// is not seen.
-    ///
-    /// # Errors
-    /// When it can't be made.
     pub fn in_memory() -> Result<Self> {
         let memory = Path::new("/dev/shm");
         if memory.is_dir() { Self::within(memory) } else { Self::new() }
@@ -60,9 +51,6 @@ impl Site {
     }
 
     /// Makes a sparse file of `size` bytes.
-    ///
-    /// # Errors
-    /// When the file system refuses.
     pub fn sparse(&self, name: &str, size: u64) -> Result<PathBuf> {
         let path = self.path(name);
         File::create(&path)?.set_len(size)?;
@@ -70,9 +58,6 @@ impl Site {
     }
 
     /// Makes a file of `size` bytes that differ from block to block and repeat for the same `seed`.
-    ///
-    /// # Errors
-    /// When the file system refuses.
     pub fn filled(&self, name: &str, size: u64, seed: u64) -> Result<PathBuf> {
         const PIECE: u64 = 16 << 20;
         let path = self.path(name);
@@ -95,9 +80,6 @@ impl Site {
     }
 
     /// Starts a daemon here and does not wait for anything.
-    ///
-    /// # Errors
-    /// When it does not build or can't be started.
     pub fn launch(&self, config: &Config) -> Result<Daemon> {
         let file = self.path("cinnabar.toml");
         std::fs::write(&file, config.to_toml()?)?;
@@ -105,17 +87,11 @@ impl Site {
     }
 
     /// Starts a daemon here with the configuration that is there, and waits until it is ready.
-    ///
-    /// # Errors
-    /// As for [`Site::serve`].
     pub fn serve_again(&self) -> Result<Daemon> {
         self.spawn(&["serve", "--config"], &self.path("cinnabar.toml"), |_| Ok(()))?.ready()
     }
 
     /// Starts a daemon here under what `prepare` does to its command, and waits until it is ready.
-    ///
-    /// # Errors
-    /// As for [`Site::serve`].
     pub fn serve_under(
         &self,
         config: &Config,
@@ -127,9 +103,6 @@ impl Site {
     }
 
     /// Starts the daemon's own demonstration here: four machines at work on slow disks.
-    ///
-    /// # Errors
-    /// As for [`Site::serve`].
     pub fn serve_demo(&self) -> Result<Daemon> {
         let with_machines = |command: &mut Command| {
             // Where it is looked for, unless it lies beside the daemon.
@@ -176,9 +149,6 @@ pub fn noise(size: u64, seed: u64) -> Vec<u8> {
 }
 
 /// A TCP port of the loopback that was free a moment ago.
-///
-/// # Errors
-/// When there is none.
 pub fn free_port() -> Result<u16> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?.port())
 }
@@ -188,7 +158,7 @@ fn socket_name(volume: &str) -> String {
 }
 
 /// A configuration file.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub struct Config {
     device: String,
     cache_size: u64,
@@ -203,16 +173,7 @@ pub struct Config {
 impl Config {
     /// A cache file of `size` bytes and no volumes.
     pub fn new(size: u64) -> Self {
-        let device = "cache.img".to_owned();
-        Self {
-            device,
-            cache_size: size,
-            cache_keys: String::new(),
-            http: None,
-            control_keys: String::new(),
-            sections: String::new(),
-            volumes: Vec::new(),
-        }
+        Self { device: "cache.img".to_owned(), cache_size: size, ..Self::default() }
     }
 
     /// Puts the cache elsewhere than into `cache.img`.
@@ -338,17 +299,11 @@ impl Daemon {
     }
 
     /// Runs one of the binary's commands against this daemon, with `--socket`.
-    ///
-    /// # Errors
-    /// When the command fails.
     pub fn command(&self, args: &[&str]) -> Result<String> {
         output(Command::new(&self.binary).args(args).arg("--socket").arg(&self.socket))
     }
 
     /// Its status, checked for what must always hold.
-    ///
-    /// # Errors
-    /// When it can't be fetched, or is inconsistent.
     pub fn status(&self) -> Result<Status> {
         let status = Status::parse(&self.command(&["status", "--json"])?)?;
         status.check_sums()?;
@@ -356,9 +311,6 @@ impl Daemon {
     }
 
     /// Its status at this very moment: one exchange over the control socket, nothing started.
-    ///
-    /// # Errors
-    /// When it can't be fetched, or is inconsistent.
     pub fn glance(&self) -> Result<Status> {
         let (code, body) = get(&self.socket, "/v1/status")?;
         ensure!(code == 200, "status {code}: {body}");
@@ -369,9 +321,6 @@ impl Daemon {
 
     /// Waits until the index is loaded, and hands back the status then. Until then guests are served,
     /// and read from the back end.
-    ///
-    /// # Errors
-    /// When it takes too long.
     pub fn loaded(&self) -> Result<Status> {
         let start = Instant::now();
         loop {
@@ -386,9 +335,6 @@ impl Daemon {
 
     /// Repeats `read`, which reads `blocks` blocks of a volume, until all of them are hits: while the
     /// SSD is busy, some are not kept.
-    ///
-    /// # Errors
-    /// When it takes too long, and what `read` fails with.
     pub fn warm_up(
         &self,
         name: &str,
@@ -408,18 +354,12 @@ impl Daemon {
     }
 
     /// Stops it the clean way and checks that it says so.
-    ///
-    /// # Errors
-    /// When it hangs or its exit code is not 0.
     pub fn stop(self) -> Result<()> {
         self.running.ask_to_end()?;
         self.ended()
     }
 
     /// Waits for the end of a daemon that was asked to, and checks that it was a clean one.
-    ///
-    /// # Errors
-    /// When it hangs or its exit code is not 0.
     pub fn ended(mut self) -> Result<()> {
         let status = self.running.wait(STOP_LIMIT).context("stopping the daemon")?;
         ensure!(status.success(), "ended with {status}:\n{}", self.running.log());
@@ -427,9 +367,6 @@ impl Daemon {
     }
 
     /// Kills it, as a crash would.
-    ///
-    /// # Errors
-    /// When it can't be waited for.
     pub fn crash(mut self) -> Result<()> {
         self.running.kill()
     }

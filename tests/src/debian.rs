@@ -78,9 +78,6 @@ fn fetched() -> Result<PathBuf> {
 
 impl Root {
     /// A copy of the bare system.
-    ///
-    /// # Errors
-    /// When it can't be fetched or copied.
     pub fn new() -> Result<Self> {
         let base = fetched()?;
         // Short, for the path of a unix socket may have 107 bytes only.
@@ -140,17 +137,11 @@ impl Root {
     }
 
     /// Runs a command within, and hands back what it prints.
-    ///
-    /// # Errors
-    /// When it fails.
     pub fn run(&self, words: &[&str]) -> Result<String> {
         output(&mut self.command(words))
     }
 
     /// Installs a package from a file outside, with what it depends on.
-    ///
-    /// # Errors
-    /// When apt-get does not like it.
     pub fn install(&self, package: &Path) -> Result<String> {
         fs::copy(package, self.at("tmp/package.deb"))?;
         let words =
@@ -178,9 +169,6 @@ impl Root {
     }
 
     /// Says that the daemon runs, or that it has ended.
-    ///
-    /// # Errors
-    /// When the file can't be written or removed.
     pub fn set_daemon(&self, running: Option<&Running>) -> Result<()> {
         match running {
             Some(running) => fs::write(self.at(PID), running.pid().to_string())?,
@@ -190,9 +178,6 @@ impl Root {
     }
 
     /// What systemd was asked for since the last time.
-    ///
-    /// # Errors
-    /// When it can't be forgotten.
     pub fn asked_of_systemd(&self) -> Result<Vec<String>> {
         let Ok(text) = fs::read_to_string(self.at(ASKED)) else { return Ok(Vec::new()) };
         fs::remove_file(self.at(ASKED))?;
@@ -200,9 +185,6 @@ impl Root {
     }
 
     /// Every file and folder within, but for those of the package manager and of the run.
-    ///
-    /// # Errors
-    /// When a folder can't be read.
     pub fn files(&self) -> Result<Vec<String>> {
         let own = [
             "./var/lib/dpkg",

@@ -31,9 +31,6 @@ pub fn find() -> Option<Kernel> {
 }
 
 /// Downloads and unpacks it.
-///
-/// # Errors
-/// When this is no Debian for amd64, or the package can't be had.
 pub fn fetch() -> Result<()> {
     let depends = output(Command::new("apt-cache").args(["depends", PACKAGE]))?;
     let package = depends
@@ -47,9 +44,6 @@ pub fn fetch() -> Result<()> {
 
 impl Kernel {
     /// The file of a module, for example `virtio_blk`.
-    ///
-    /// # Errors
-    /// When the kernel has no such module.
     pub fn module(&self, name: &str) -> Result<PathBuf> {
         let file = format!("{name}.ko");
         search(&self.modules.join("kernel"), &file)?

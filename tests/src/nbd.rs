@@ -39,9 +39,6 @@ pub fn listens(socket: &Path) -> bool {
 
 impl Client {
     /// Connects to an export.
-    ///
-    /// # Errors
-    /// If no process listens, the peer is no NBD server, or it refuses.
     pub fn connect(socket: &Path, export: &str) -> Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(LIMIT))?;
@@ -77,17 +74,11 @@ impl Client {
     }
 
     /// Writes `data` at `offset`; `Ok` means durable.
-    ///
-    /// # Errors
-    /// When the server is gone ([`is_gone`]) or refuses.
     pub fn write_durably(&mut self, offset: u64, data: &[u8]) -> Result<()> {
         self.request(WRITE, FUA, offset, data.len() as u64, data)
     }
 
     /// Reads `len` bytes at `offset`.
-    ///
-    /// # Errors
-    /// When the server is gone ([`is_gone`]) or refuses.
     pub fn read(&mut self, offset: u64, len: usize) -> Result<Vec<u8>> {
         self.request(READ, 0, offset, len as u64, &[])?;
         let mut data = vec![0; len];
@@ -96,25 +87,16 @@ impl Client {
     }
 
     /// Makes durable what was acknowledged before.
-    ///
-    /// # Errors
-    /// When the server is gone ([`is_gone`]) or refuses.
     pub fn flush(&mut self) -> Result<()> {
         self.request(FLUSH, 0, 0, 0, &[])
     }
 
     /// Gives up `len` bytes at `offset`.
-    ///
-    /// # Errors
-    /// When the server is gone ([`is_gone`]) or refuses.
     pub fn trim(&mut self, offset: u64, len: u64) -> Result<()> {
         self.request(TRIM, 0, offset, len, &[])
     }
 
     /// Makes `len` bytes at `offset` read as zeros.
-    ///
-    /// # Errors
-    /// When the server is gone ([`is_gone`]) or refuses.
     pub fn write_zeroes(&mut self, offset: u64, len: u64) -> Result<()> {
         self.request(WRITE_ZEROES, 0, offset, len, &[])
     }

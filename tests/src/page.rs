@@ -48,9 +48,6 @@ pub fn axe() -> Option<PathBuf> {
 }
 
 /// Where the page of a daemon's own demonstration is, as it has printed it.
-///
-/// # Errors
-/// When it does not say so.
 pub fn demo_address(daemon: &Daemon) -> Result<String> {
     let start = Instant::now();
     loop {
@@ -66,9 +63,6 @@ pub fn demo_address(daemon: &Daemon) -> Result<String> {
 
 /// Takes pictures of all views at an address, with this volume, and says where they are: narrow, usual and wide, dark
 /// and light.
-///
-/// # Errors
-/// As [`run`].
 pub fn shots(site: &Site, address: &str, volume: &str) -> Result<PathBuf> {
     let folder = match std::env::var_os(SHOTS) {
         Some(folder) if Path::new(&folder).is_absolute() => PathBuf::from(folder),

@@ -24,9 +24,6 @@ pub struct Running {
 
 impl Running {
     /// Starts `command` with both output streams appended to the file `log`.
-    ///
-    /// # Errors
-    /// When the log can't be opened or the program can't be started.
     pub fn start(command: &mut Command, log: &Path) -> Result<Self> {
         let out = File::options()
             .create(true)
@@ -73,18 +70,12 @@ impl Running {
     }
 
     /// Asks it to end (SIGTERM) without waiting.
-    ///
-    /// # Errors
-    /// When the signal can't be sent.
     pub fn ask_to_end(&self) -> Result<()> {
         let pid = Pid::from_child(&self.child);
         kill_process(pid, Signal::TERM).with_context(|| format!("ending {}", self.child.id()))
     }
 
     /// Waits for its end.
-    ///
-    /// # Errors
-    /// When it takes longer than `limit`.
     pub fn wait(&mut self, limit: Duration) -> Result<ExitStatus> {
         let start = Instant::now();
         loop {
@@ -99,9 +90,6 @@ impl Running {
     }
 
     /// Ends it at once (SIGKILL) and waits until it is gone.
-    ///
-    /// # Errors
-    /// When it can't be waited for.
     pub fn kill(&mut self) -> Result<()> {
         if self.child.try_wait()?.is_none() {
             self.child.kill()?;
@@ -111,9 +99,6 @@ impl Running {
     }
 
     /// CPU time of all its threads so far, user and system.
-    ///
-    /// # Errors
-    /// When `/proc` can't be read or understood.
     pub fn cpu(&self) -> Result<Duration> {
         let path = format!("/proc/{}/stat", self.child.id());
         let stat = std::fs::read_to_string(&path).with_context(|| format!("reading {path}"))?;

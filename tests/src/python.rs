@@ -47,9 +47,6 @@ impl Environment {
     }
 
     /// Fetches it, unless it is there.
-    ///
-    /// # Errors
-    /// When there is no Python with `venv`, or a package can't be had.
     pub fn fetch(&self) -> Result<()> {
         if self.find().is_some() {
             return Ok(());

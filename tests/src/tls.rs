@@ -25,9 +25,6 @@ pub enum For {
 
 impl Authority {
     /// A new one, in the folder `name` of a site.
-    ///
-    /// # Errors
-    /// When openssl fails.
     pub fn new(site: &Site, name: &str) -> Result<Self> {
         let folder = site.path(name);
         std::fs::create_dir(&folder)?;
@@ -47,9 +44,6 @@ impl Authority {
 
     /// Signs a certificate of this name; gives a folder as QEMU and libnbd want it: `ca-cert.pem` of
     /// `trusts`, `client-cert.pem` and `client-key.pem`, or those of a server.
-    ///
-    /// # Errors
-    /// When openssl fails.
     pub fn sign(&self, name: &str, whom: For, trusts: &Self) -> Result<PathBuf> {
         let folder = self.folder.join(name);
         std::fs::create_dir(&folder)?;

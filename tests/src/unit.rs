@@ -25,9 +25,6 @@ pub struct Unit(BTreeMap<String, Vec<String>>);
 
 impl Unit {
     /// Reads one.
-    ///
-    /// # Errors
-    /// When it can't be read.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let mut settings: BTreeMap<String, Vec<String>> = BTreeMap::new();
@@ -45,9 +42,6 @@ impl Unit {
     }
 
     /// A file mode.
-    ///
-    /// # Errors
-    /// When there is none.
     pub fn mode(&self, key: &str) -> Result<u32> {
         let text = self.all(key).last().with_context(|| format!("the unit has no {key}"))?;
         u32::from_str_radix(text, 8).with_context(|| format!("{key}={text}"))
@@ -55,9 +49,6 @@ impl Unit {
 
     /// Has a command run as systemd would run it. System calls are filtered if their names can be
     /// looked up here; false if not.
-    ///
-    /// # Errors
-    /// When a setting is not understood.
     pub fn confine(&self, command: &mut Command) -> Result<bool> {
         let kept = self.capabilities()?;
         let no_new_privileges = self.all("NoNewPrivileges").iter().any(|value| value == "yes");

@@ -9,17 +9,11 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Where a package is unpacked; `name` is of our choice.
-///
-/// # Errors
-/// When this program does not lie in a target folder.
 pub fn folder(name: &str) -> Result<PathBuf> {
     Ok(binary::target_folder()?.join(name))
 }
 
 /// Downloads and unpacks a package into [`folder`], as any user: root is not needed.
-///
-/// # Errors
-/// When apt-get does not have it.
 pub fn fetch(package: &str, name: &str) -> Result<()> {
     let root = folder(name)?;
     let parent = root.parent().context("the target folder has a parent")?;

@@ -7,7 +7,6 @@ use anyhow::Result;
 use e2e::ceph::{self, Cluster};
 use std::time::Instant;
 
-/// Runs it.
 pub(crate) fn run() -> Result<()> {
     install::debian(ceph::TOOLS)?;
     let begun = Instant::now();

@@ -41,7 +41,6 @@ const WORK: Duration = Duration::from_secs(75);
 /// How often the warm-up shows where it is.
 const STEP: Duration = Duration::from_secs(5);
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     if args.screenshots {
         return screenshots();
@@ -126,7 +125,6 @@ fn set_mode(daemon: &Daemon, mode: &str) -> Result<()> {
     daemon.command(&["volume", "set", NAME, "--mode", mode]).map(|_| ())
 }
 
-/// One side of the comparison.
 struct Side {
     load: Outcome,
     blocks_read: u64,

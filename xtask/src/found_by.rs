@@ -25,9 +25,6 @@ struct Row<'a> {
 }
 
 /// Checks the table, and prints how many faults each tier finds.
-///
-/// # Errors
-/// When a row names no test, or comes too late without a reason.
 pub(crate) fn check(built: &Built) -> Result<()> {
     let text = std::fs::read_to_string(root().join(TABLE)).context(TABLE)?;
     let (mut lists, mut wrong) = (Lists { built, tests: BTreeMap::new() }, Vec::new());

@@ -81,7 +81,6 @@ fn cargo_fuzz(args: &[&str]) -> Command {
     command
 }
 
-/// Runs one for so many seconds.
 fn fuzz(target: &str, seconds: u64) -> Result<()> {
     // The bound on memory turns an unbounded allocation into a finding.
     let time = format!("-max_total_time={seconds}");

@@ -45,12 +45,10 @@ pub(crate) struct Job {
     pub(crate) silence_max: Option<Duration>,
 }
 
-/// What became of all jobs.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// Reasons for which tests were skipped.
     pub(crate) skipped: Vec<String>,
-    /// Jobs that failed.
     pub(crate) failed: Vec<String>,
     /// Tests that passed, of those programs that count them.
     pub(crate) passed: u64,
@@ -72,7 +70,6 @@ pub(crate) struct Lanes {
 }
 
 impl Lanes {
-    /// Hands in a job.
     pub(crate) fn push(&self, job: Job) {
         lock(&self.queue).jobs.push_back(job);
         self.changed.notify_all();

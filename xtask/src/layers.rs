@@ -136,9 +136,6 @@ fn linked(tree: &str, program: &str, banned: &[&str]) -> Vec<String> {
 }
 
 /// The members of the workspace, by name.
-///
-/// # Errors
-/// When cargo's answer has another form.
 pub(crate) fn violations(metadata: &Value) -> Result<Vec<String>> {
     let mut wrong = Vec::new();
     for package in metadata["packages"].as_array().context("no list of packages")? {

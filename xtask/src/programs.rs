@@ -22,7 +22,6 @@ pub(crate) struct Program {
     pub(crate) name: String,
     /// Whether it runs tests.
     pub(crate) tests: bool,
-    /// The executable.
     pub(crate) path: PathBuf,
     /// The folder of its package, in which cargo runs tests.
     pub(crate) folder: PathBuf,

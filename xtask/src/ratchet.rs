@@ -7,7 +7,6 @@ use anyhow::{Context, Result};
 use std::fs;
 use std::path::{Path, PathBuf};
 
-/// A size, and what it may be.
 struct Ratchet {
     what: &'static str,
     max: usize,
@@ -17,14 +16,11 @@ struct Ratchet {
 /// Crates of the workspace, the tools beside them included.
 const CRATES: usize = 25;
 /// Lines of Rust that production compiles, tests left out.
-const LINES: usize = 201_300;
+const LINES: usize = 201_100;
 /// Part of a maximum that may lie idle, in percent, before it must be lowered.
 const SLACK_PERCENT: usize = 1;
 
 /// What has grown, or has fallen without its maximum.
-///
-/// # Errors
-/// When the sources can't be read.
 pub(crate) fn check() -> Result<Vec<String>> {
     let folders = crates()?;
     let mut lines = 0;

@@ -43,9 +43,6 @@ pub(crate) fn succeeds(command: &mut Command) -> bool {
 }
 
 /// Runs `command`, shows what it prints, and returns the reasons of the tests it skipped.
-///
-/// # Errors
-/// When it can't be started or fails.
 pub(crate) fn show(command: &mut Command) -> Result<Vec<String>> {
     println!("$ {}", words(command));
     let mut child = command

@@ -19,9 +19,6 @@ pub(crate) struct Slow {
 
 impl Slow {
     /// A name that no test has would put off nothing, and a test that was renamed would run too early.
-    ///
-    /// # Errors
-    /// When the program has no such test.
     pub(crate) fn check(&self, program: &Program) -> Result<()> {
         let missing = self.missing(&list(program, None)?);
         ensure!(

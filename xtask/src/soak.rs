@@ -41,7 +41,6 @@ pub(crate) struct Args {
     stages: Vec<String>,
 }
 
-/// Runs the stages.
 pub(crate) fn run(args: &Args) -> ExitCode {
     let seeds = format!("0..{}", args.seeds);
     let limit = args.minutes.map(Duration::from_mins);

@@ -8,7 +8,7 @@ pub(crate) struct Table {
 
 impl Table {
     /// A table with these column names.
-    pub(crate) fn new(heading: &[&str]) -> Self {
+    pub(crate) fn new<T: ToString>(heading: &[T]) -> Self {
         Self { rows: vec![heading.iter().map(ToString::to_string).collect()] }
     }
 
@@ -18,7 +18,6 @@ impl Table {
         self.rows.push(cells);
     }
 
-    /// The Markdown text.
     pub(crate) fn render(&self) -> String {
         let widths: Vec<usize> = (0..self.rows[0].len())
             .map(|column| {

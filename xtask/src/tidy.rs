@@ -31,9 +31,6 @@ const BANNED_TEXT: &[&str] = &[
 ];
 
 /// Checks the whole tree.
-///
-/// # Errors
-/// Lists every violation.
 pub(crate) fn check() -> Result<()> {
     let mut files = Vec::new();
     collect(root(), &mut files)?;
@@ -76,7 +73,6 @@ pub(crate) fn collect(folder: &Path, files: &mut Vec<PathBuf>) -> Result<()> {
     Ok(())
 }
 
-/// Rules of Rust files.
 fn source(text: &str) -> Vec<String> {
     let mut wrong = Vec::new();
     let lines = text.lines().count();

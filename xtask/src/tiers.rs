@@ -14,7 +14,6 @@ use std::process::Command;
 
 /// The program of the end-to-end tests.
 pub(crate) const CLIENTS: &str = "e2e/clients";
-/// The daemon.
 const DAEMON: &str = "cinnabar";
 /// The program that runs fault simulations.
 pub(crate) const SIMULATOR: &str = "cinnabar-lab";
@@ -51,15 +50,11 @@ const THREADS_WAITING: &str = "4";
 /// The same of one that computes.
 const THREADS_COMPUTING: &str = "2";
 
-/// All programs of a build.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Built(Vec<Program>);
 
 impl Built {
     /// Builds without running anything.
-    ///
-    /// # Errors
-    /// When something does not build.
     pub(crate) fn new() -> Result<Self> {
         let mut built = Self::default();
         build(|program| {
@@ -70,18 +65,12 @@ impl Built {
     }
 
     /// A program by its name: the unit tests of a crate have its own, a program that runs no tests goes before them.
-    ///
-    /// # Errors
-    /// When cargo named none.
     pub(crate) fn named(&self, name: &str) -> Result<&Program> {
         let named = self.0.iter().filter(|program| program.name == name);
         named.min_by_key(|program| program.tests).with_context(|| format!("cargo built no {name}"))
     }
 
     /// A program that runs tests, by its name.
-    ///
-    /// # Errors
-    /// When cargo named none.
     pub(crate) fn tests(&self, name: &str) -> Result<&Program> {
         let mut all = self.0.iter();
         let found = all.find(|program| program.tests && program.name == name);
@@ -97,9 +86,6 @@ impl Built {
 
 /// Builds, and runs the quick tests of each program as soon as it and what it starts are linked; `seeds`
 /// is a job for the simulator.
-///
-/// # Errors
-/// When something does not build or fails.
 pub(crate) fn quick(seeds: impl FnOnce(&Built) -> Result<Job>) -> Result<(Built, Outcome)> {
     let mut built = Built::default();
     let mut seeds = Some(seeds);
@@ -132,9 +118,6 @@ pub(crate) fn quick(seeds: impl FnOnce(&Built) -> Result<Job>) -> Result<(Built,
 }
 
 /// Runs the tests that are put off until `tier`.
-///
-/// # Errors
-/// When one fails, or is not there.
 pub(crate) fn put_off(built: &Built, tier: Tier) -> Result<Outcome> {
     let slow = || SLOW.iter().filter(move |slow| slow.tier == tier);
     for slow in slow() {
@@ -153,9 +136,6 @@ pub(crate) fn put_off(built: &Built, tier: Tier) -> Result<Outcome> {
 }
 
 /// Runs the end-to-end cases of a tier; then, those that need the machine to themselves.
-///
-/// # Errors
-/// When one fails.
 pub(crate) fn end_to_end(built: &Built, tier: Tier) -> Result<Outcome> {
     Lanes::run(|lanes| {
         for lane in ["ceph", "kills", "rest", "alone"] {

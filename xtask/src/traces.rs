@@ -43,9 +43,6 @@ fn find_in(name: &str, folders: &[PathBuf]) -> Result<PathBuf> {
 }
 
 /// Those of `names` that are there, with their files; says which ones are not.
-///
-/// # Errors
-/// When none is.
 pub(crate) fn find_some(names: &[&str], folder: Option<&Path>) -> Result<Vec<(String, PathBuf)>> {
     let mut found = Vec::new();
     let mut missing = None;

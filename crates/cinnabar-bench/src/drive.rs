@@ -76,14 +76,12 @@ pub trait Observer {
 
 /// Why a play ended early.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum DriveError<E> {
-    /// The source has an error.
     #[error(transparent)]
     Source(E),
-    /// The target does.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The storage does not answer any more.
     #[error("{0} I/Os are under way, and none of them was answered for {limit} s", limit = SILENCE_MAX.as_secs())]
     Hung(usize),
 }

@@ -151,7 +151,7 @@ pub(super) async fn history(
 
 pub(super) fn named(allocator: Option<&str>) -> Result<Option<Allocator>, SettingError> {
     let parse = |name: &str| {
-        name.parse().map_err(|error: cinnabar_policy::sizing::UnknownAllocator| {
+        name.parse().map_err(|error: cinnabar_policy::UnknownName| {
             SettingError::new(
                 "allocator",
                 error.to_string(),

@@ -9,6 +9,7 @@ use cinnabar_config::settings::VolumeMode;
 use cinnabar_policy::sizing::Allocator;
 
 /// What a form sends, and how.
+#[derive(Default)]
 struct Action<'a> {
     /// Names it for scripts and tests.
     id: &'a str,
@@ -22,12 +23,12 @@ struct Action<'a> {
     command: Command,
     /// Asked before it is done; empty: nothing is asked.
     confirm: String,
-    /// Fields, as HTML.
     fields: String,
 }
 
 /// A command line in parts: `$size` stands for what the field of that name holds, but not in the middle,
 /// which others chose.
+#[derive(Default)]
 struct Command {
     before: String,
     /// Where the daemon is, and the name of what it is about.
@@ -109,8 +110,7 @@ pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) 
         method: "DELETE",
         path: pins,
         command: command(data, "policy unpin", name),
-        confirm: String::new(),
-        fields: String::new(),
+        ..Action::default()
     };
     let option = |one: &VolumeMode| {
         let word = words::mode(*one);
@@ -135,8 +135,7 @@ pub(crate) fn of_volume(data: &Data, name: &str, mode: VolumeMode, share: &str) 
         method: "POST",
         path: path("/flush"),
         command: command(data, "volume flush", name),
-        confirm: String::new(),
-        fields: String::new(),
+        ..Action::default()
     };
     let invalidate = Action {
         id: "invalidate",

@@ -6,7 +6,6 @@ use crate::html::{el, name, wrap};
 use cinnabar_config::status::raw::{LogHalfState, State};
 use cinnabar_config::status::report::{CacheReport, HealthReport, QosGroupReport, VolumeReport};
 
-/// How soon.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Level {
     /// Something does not work.
@@ -15,13 +14,11 @@ pub(crate) enum Level {
     Warning,
 }
 
-/// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alert {
     pub(crate) level: Level,
     /// The volume, if it is of one.
     pub(crate) volume: Option<String>,
-    /// One line.
     pub(crate) text: String,
     /// What would help.
     pub(crate) hint: String,
@@ -50,7 +47,6 @@ pub(crate) fn alerts(data: &Data) -> Vec<Alert> {
     all
 }
 
-/// As HTML.
 pub(crate) fn html(alerts: &[Alert], what: &str) -> String {
     if alerts.is_empty() {
         return wrap("p class=\"good\"", &format!("\u{2713} {what}"));

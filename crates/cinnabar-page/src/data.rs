@@ -111,12 +111,10 @@ impl Data {
         }
     }
 
-    /// The cache in the range.
     pub(crate) fn window(&self) -> Window {
         Window::of(&self.samples)
     }
 
-    /// A volume in the range.
     pub(crate) fn window_of(&self, name: &str) -> Window {
         self.windows.get(name).copied().unwrap_or_default()
     }
@@ -132,7 +130,6 @@ impl Data {
         self.own().is_some()
     }
 
-    /// The newest plan.
     pub(crate) fn plan(&self) -> Option<&PlanReport> {
         self.plans.as_ref().ok().and_then(|history| history.plans.last())
     }

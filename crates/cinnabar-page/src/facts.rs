@@ -42,6 +42,13 @@ pub enum Scope {
     Cache,
 }
 
+/// Numbers of a report, each with its name in the status.
+macro_rules! named {
+    ($report:ident: $($field:ident),+) => {
+        [$((stringify!($field), $report.$field)),+]
+    };
+}
+
 /// See the module.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Facts(BTreeMap<String, Fact>);
@@ -113,23 +120,12 @@ impl Facts {
             put(key, &blocks, size_of(blocks));
         }
         put("flash_written_bytes", &cache.flash_written_bytes, size(cache.flash_written_bytes));
-        for (key, count) in [
-            ("fills", cache.fills),
-            ("evicted_blocks", cache.evicted_blocks),
-            ("rejected_blocks", cache.rejected_blocks),
-            ("returned_blocks", cache.returned_blocks),
-            ("reinserted_blocks", cache.reinserted_blocks),
-            ("throttled_blocks", cache.throttled_blocks),
-            ("segments_freed", cache.segments_freed),
-            ("checksum_failures", cache.checksum_failures),
-            ("device_errors", cache.device_errors),
-            ("device_losses", cache.device_losses),
-            ("device_replacements", cache.device_replacements),
-            ("journal_records", cache.journal_records),
-            ("journal_writes", cache.journal_writes),
-            ("journal_rebases", cache.journal_rebases),
-            ("checkpoints", cache.checkpoints),
-        ] {
+        let counts = named!(cache:
+            fills, evicted_blocks, rejected_blocks, returned_blocks, reinserted_blocks,
+            throttled_blocks, segments_freed, checksum_failures, device_errors, device_losses,
+            device_replacements, journal_records, journal_writes, journal_rebases, checkpoints
+        );
+        for (key, count) in counts {
             put(key, &count, number(count));
         }
         let Some(rates) = rates else { return };
@@ -181,31 +177,15 @@ impl Facts {
 
     fn add_volume(&mut self, volume: &VolumeReport) {
         let name = &volume.name;
-        for (key, count) in [
-            ("reads", volume.reads),
-            ("writes", volume.writes),
-            ("flushes", volume.flushes),
-            ("trims", volume.trims),
-            ("zeroes", volume.zeroes),
-            ("blocks_read", volume.blocks_read),
-            ("blocks_written", volume.blocks_written),
-            ("read_hits", volume.read_hits),
-            ("read_hits_ram", volume.read_hits_ram),
-            ("read_hits_log", volume.read_hits_log),
-            ("misses", volume.misses),
-            ("partial_hits", volume.partial_hits),
-            ("write_hits", volume.write_hits),
-            ("backend_reads", volume.backend_reads),
-            ("backend_writes", volume.backend_writes),
-            ("backend_flushes", volume.backend_flushes),
-            ("backend_errors", volume.backend_errors),
-            ("backend_overdue", volume.backend_overdue),
-            ("invalidation_waits", volume.invalidation_waits),
-            ("invalidated_blocks", volume.invalidated_blocks),
-            ("capped_blocks", volume.capped_blocks),
-            ("refused", volume.refused),
-            ("connections", volume.connections.into()),
-        ] {
+        let connections = u64::from(volume.connections);
+        self.put(volume_id(name, "connections"), connections, number(connections));
+        let counts = named!(volume:
+            reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits,
+            read_hits_ram, read_hits_log, misses, partial_hits, write_hits, backend_reads,
+            backend_writes, backend_flushes, backend_errors, backend_overdue, invalidation_waits,
+            invalidated_blocks, capped_blocks, refused
+        );
+        for (key, count) in counts {
             self.put(volume_id(name, key), count, number(count));
         }
         for (key, bytes) in [

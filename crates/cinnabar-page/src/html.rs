@@ -142,7 +142,6 @@ pub(crate) fn pairs(id: &str, rows: &[(&str, String)]) -> String {
     html + "</dl>\n"
 }
 
-/// A section with a heading.
 pub(crate) fn section(id: &str, heading: &str, inner: &str) -> String {
     format!(
         "<section id=\"{id}\" aria-labelledby=\"{id}-h\"><h2 id=\"{id}-h\">{}</h2>\n{inner}</section>\n",

@@ -41,7 +41,6 @@ pub struct Rates {
     pub backend_write_us: Option<f64>,
 }
 
-/// What is counted of a volume.
 #[derive(Clone, Copy, Debug, Default)]
 struct Counts {
     reads: u64,

@@ -20,7 +20,6 @@ impl BitSet {
         }
     }
 
-    /// Adds a position.
     pub(crate) fn insert(&mut self, position: u32) {
         let mut at = position as usize;
         for level in &mut self.levels {
@@ -34,7 +33,6 @@ impl BitSet {
         }
     }
 
-    /// Takes a position out.
     pub(crate) fn remove(&mut self, position: u32) {
         let mut at = position as usize;
         for level in &mut self.levels {
@@ -47,7 +45,6 @@ impl BitSet {
         }
     }
 
-    /// The highest position.
     pub(crate) fn last(&self) -> Option<u32> {
         let mut at = 0;
         for level in self.levels.iter().rev() {
@@ -60,7 +57,6 @@ impl BitSet {
         Some(at as u32)
     }
 
-    /// Takes the highest position out.
     pub(crate) fn take_last(&mut self) -> Option<u32> {
         let last = self.last()?;
         self.remove(last);

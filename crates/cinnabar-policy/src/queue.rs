@@ -37,7 +37,6 @@ impl Default for Queue {
 }
 
 impl Queue {
-    /// Blocks in it.
     pub(crate) fn len(&self) -> u32 {
         self.live
     }
@@ -70,7 +69,6 @@ impl Queue {
         at.wrapping_add(1) == self.next
     }
 
-    /// Takes out the oldest block.
     #[inline]
     pub(crate) fn pop(&mut self) -> Option<u32> {
         if self.live == 0 {

@@ -28,6 +28,12 @@ impl fmt::Display for ConfigError {
 
 impl std::error::Error for ConfigError {}
 
+/// An error and its causes, in one line.
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let all = std::iter::successors(Some(error), |error| error.source());
+    all.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+}
+
 /// "did you mean", or the list of what there is.
 pub fn suggest(wrong: &str, known: &[&str]) -> String {
     let distance = |candidate: &&&str| strsim::damerau_levenshtein(wrong, candidate);

@@ -21,7 +21,7 @@ pub mod toml_reader;
 pub mod unit;
 pub mod units;
 
-pub use error::{ConfigError, suggest};
+pub use error::{ConfigError, chain, suggest};
 pub use failure::Failure;
 pub use shown::{seen, shown};
 pub use table::Table;

@@ -127,7 +127,6 @@ impl Table {
     }
 }
 
-/// Width of a row.
 fn total(columns: &[(usize, usize)]) -> usize {
     columns.iter().map(|(_, width)| width + 2).sum::<usize>().saturating_sub(2)
 }

@@ -5,44 +5,36 @@ use std::io;
 
 /// Why a trace could not be read, or not any further.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TraceError {
-    /// The file could not be opened, read or decompressed.
     #[error("cannot read the trace after line {line}")]
     Io {
         /// Lines read before; 0 also before the format was known.
         line: u64,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
-    /// A line is not what the format demands.
     #[error("line {line} of the trace is not valid")]
     Line {
         /// Its number, from 1.
         line: u64,
-        /// What is wrong with it.
         #[source]
         source: Problem,
     },
-    /// A file in a binary format could not be read or decompressed.
     #[error("cannot read the trace after byte {byte}")]
     IoAfter {
         /// Bytes of whole records read before, as they are when decompressed.
         byte: u64,
-        /// What the system said.
         #[source]
         source: io::Error,
     },
-    /// A binary record is not what the format demands.
     #[error("the record at byte {byte} of the trace is not valid")]
     Record {
         /// Where it begins, from 0, as it is when decompressed.
         byte: u64,
-        /// What is wrong with it.
         #[source]
         source: Problem,
     },
-    /// It is in none of the formats.
     #[error("the trace is in no format that is known here: {0}")]
     Unknown(Unknown),
 }
@@ -68,11 +60,11 @@ impl TraceError {
 
 /// What a file of no known format looks like.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Unknown {
     /// Text; its first line, shortened and escaped.
     #[error("its first line is `{0}`")]
     Text(String),
-    /// Neither text nor a binary trace.
     #[error("it is not text, and no binary trace")]
     Binary,
     /// Packed in a way that is not read here, or twice.
@@ -82,23 +74,19 @@ pub enum Unknown {
 
 /// What is wrong with a line or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Problem {
     /// No line of any format is that long; this is not a text trace.
     #[error("longer than {0} bytes")]
     TooLong(usize),
-    /// A field is missing.
     #[error("field `{0}` is missing")]
     Missing(&'static str),
-    /// There are more fields than the format has.
     #[error("more than {0} fields")]
     Surplus(usize),
-    /// Not an unsigned decimal number that fits.
     #[error("field `{0}` is not an unsigned decimal number in range")]
     Number(&'static str),
-    /// Not a number with or without a fraction that fits.
     #[error("field `{0}` is not a decimal number in range")]
     Decimal(&'static str),
-    /// An unknown operation.
     #[error("the operation is none of R, W, F, D")]
     Op,
     /// An operation that another format does not know.
@@ -107,35 +95,23 @@ pub enum Problem {
     /// A volume number that a reference's key can't hold.
     #[error("volume number above {}", Record::VOLUME_MAX)]
     Volume,
-    /// More volumes than are kept apart.
     #[error("more than {0} volumes")]
     Volumes(usize),
-    /// A volume's name that is none.
     #[error("a volume's name is empty or longer than {0} bytes")]
     Name(usize),
     /// A read or write for more than any interface carries.
     #[error("the request is longer than {} bytes", Record::LENGTH_BYTES_MAX)]
     Length,
-    /// The request ends beyond any volume.
     #[error("the request ends beyond {} bytes", Record::END_BYTES_MAX)]
     End,
-    /// The file ends within a binary record.
     #[error("the file ends {bytes} bytes into a record of {of}")]
-    Cut {
-        /// Bytes that are there.
-        bytes: usize,
-        /// Bytes that a record has.
-        of: usize,
-    },
-    /// What marks a binary record is not there.
+    Cut { bytes: usize, of: usize },
     #[error("no record begins here: its {0} is wrong")]
     Mark(&'static str),
-    /// Older than what was given out already.
     #[error(
         "its time is {by_us} us before a request that came more than {window} requests earlier"
     )]
     Late {
-        /// By how much, in microseconds.
         by_us: u64,
         /// How many requests are kept back to sort them.
         window: usize,

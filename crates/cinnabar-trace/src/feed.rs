@@ -9,7 +9,6 @@ use crate::sink::Sink;
 use crate::source::Source;
 use std::io::{self, Read};
 
-/// A source and its parser.
 pub(crate) enum Feed {
     Text {
         lines: Lines<Source>,

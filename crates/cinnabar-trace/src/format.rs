@@ -1,93 +1,67 @@
 //! The names of the formats.
 
-/// A format of traces that can be read. Each format's module describes its layout.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Format {
-    /// Our own text: [`crate::canonical`].
-    Canonical,
-    /// MSR Cambridge, CSV.
-    Msr,
-    /// SPC and `UMass`, CSV.
-    Spc,
-    /// `VMware` vscsi version 1, binary.
-    Vscsi1,
-    /// `VMware` vscsi version 2, binary.
-    Vscsi2,
-    /// libCacheSim's oracleGeneral, binary.
-    OracleGeneral,
-    /// Alibaba block traces of 2020, CSV.
-    Alibaba,
-    /// Tencent CBS, CSV.
-    Tencent,
-    /// Systor '17, CSV.
-    Systor,
-    /// FIU, text.
-    Fiu,
-    /// Output of `blkparse`, text.
-    BlkParse,
-    /// Recording of `blktrace`, binary.
-    BlkTrace,
-    /// tracefs with `block_rq_issue`, text.
-    TraceFs,
-    /// fio's iolog, version 2, text.
-    Fio2,
-    /// fio's iolog, version 3, text.
-    Fio3,
-    /// `SSDsim` and `MQSim`, text.
-    SsdSim,
-    /// `DiskSim`'s ASCII form, text.
-    DiskSim,
-    /// Page references of the ARC paper, text.
-    Arc,
+/// Declares the formats, each with its short name.
+macro_rules! formats {
+    ($(#[$meta:meta])* pub enum Format { $($(#[$of:meta])* $format:ident = $name:literal,)+ }) => {
+        $(#[$meta])*
+        pub enum Format { $($(#[$of])* $format,)+ }
+
+        impl Format {
+            /// Every format.
+            pub const ALL: [Self; [$($name),+].len()] = [$(Self::$format),+];
+
+            /// Its short name, for command lines and reports.
+            pub const fn name(self) -> &'static str {
+                match self { $(Self::$format => $name),+ }
+            }
+        }
+    };
+}
+
+formats! {
+    /// A format of traces that can be read. Each format's module describes its layout.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+    pub enum Format {
+        /// Our own text: [`crate::canonical`].
+        Canonical = "canonical",
+        /// MSR Cambridge, CSV.
+        Msr = "msr",
+        /// SPC and `UMass`, CSV.
+        Spc = "spc",
+        /// `VMware` vscsi version 1, binary.
+        Vscsi1 = "vscsi1",
+        /// `VMware` vscsi version 2, binary.
+        Vscsi2 = "vscsi2",
+        /// libCacheSim's oracleGeneral, binary.
+        OracleGeneral = "oracle-general",
+        /// Alibaba block traces of 2020, CSV.
+        Alibaba = "alibaba",
+        /// Tencent CBS, CSV.
+        Tencent = "tencent",
+        /// Systor '17, CSV.
+        Systor = "systor",
+        /// FIU, text.
+        Fiu = "fiu",
+        /// Output of `blkparse`, text.
+        BlkParse = "blkparse",
+        /// Recording of `blktrace`, binary.
+        BlkTrace = "blktrace",
+        /// tracefs with `block_rq_issue`, text.
+        TraceFs = "tracefs",
+        /// fio's iolog, version 2, text.
+        Fio2 = "fio2",
+        /// fio's iolog, version 3, text.
+        Fio3 = "fio3",
+        /// `SSDsim` and `MQSim`, text.
+        SsdSim = "ssdsim",
+        /// `DiskSim`'s ASCII form, text.
+        DiskSim = "disksim",
+        /// Page references of the ARC paper, text.
+        Arc = "arc",
+    }
 }
 
 impl Format {
-    /// Every format.
-    pub const ALL: [Self; 18] = [
-        Self::Canonical,
-        Self::Msr,
-        Self::Spc,
-        Self::Vscsi1,
-        Self::Vscsi2,
-        Self::OracleGeneral,
-        Self::Alibaba,
-        Self::Tencent,
-        Self::Systor,
-        Self::Fiu,
-        Self::BlkParse,
-        Self::BlkTrace,
-        Self::TraceFs,
-        Self::Fio2,
-        Self::Fio3,
-        Self::SsdSim,
-        Self::DiskSim,
-        Self::Arc,
-    ];
-
-    /// Its short name, for command lines and reports.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Canonical => "canonical",
-            Self::Msr => "msr",
-            Self::Spc => "spc",
-            Self::Vscsi1 => "vscsi1",
-            Self::Vscsi2 => "vscsi2",
-            Self::OracleGeneral => "oracle-general",
-            Self::Alibaba => "alibaba",
-            Self::Tencent => "tencent",
-            Self::Systor => "systor",
-            Self::Fiu => "fiu",
-            Self::BlkParse => "blkparse",
-            Self::BlkTrace => "blktrace",
-            Self::TraceFs => "tracefs",
-            Self::Fio2 => "fio2",
-            Self::Fio3 => "fio3",
-            Self::SsdSim => "ssdsim",
-            Self::DiskSim => "disksim",
-            Self::Arc => "arc",
-        }
-    }
-
     /// The format of that short name.
     pub fn named(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|format| format.name() == name)

@@ -13,13 +13,11 @@ use std::collections::{BinaryHeap, VecDeque};
 /// Default number of requests kept back: five times a second of the busiest public trace. 12 MiB.
 pub(crate) const WINDOW_DEFAULT: usize = 1 << 18;
 
-/// A window of requests.
 #[derive(Debug)]
 pub(crate) struct Order {
     window: usize,
     /// Those that came in order, which mostly is all of them.
     run: VecDeque<Entry>,
-    /// Those that came late.
     late: BinaryHeap<Reverse<Entry>>,
     arrivals: u64,
     /// Time of the first request given out: the origin.

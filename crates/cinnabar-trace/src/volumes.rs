@@ -4,7 +4,6 @@ use crate::error::Problem;
 use crate::names::{NAME_BYTES_MAX, VOLUMES_MAX, shown};
 use std::collections::HashMap;
 
-/// Names and numbers.
 #[derive(Debug, Default)]
 pub(crate) struct Volumes {
     names: Vec<String>,

@@ -15,7 +15,6 @@ use std::thread::JoinHandle;
 /// What the thread is asked, and where its answer goes.
 type Order = (Command, mpsc::Sender<std::io::Result<Child>>);
 
-/// See the module.
 #[derive(Debug)]
 pub(super) struct Keeper {
     orders: Option<mpsc::Sender<Order>>,

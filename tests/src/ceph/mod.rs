@@ -70,9 +70,6 @@ impl Cluster {
     }
 
     /// The same below `parent`.
-    ///
-    /// # Errors
-    /// As for [`start`](Self::start).
     pub fn start_within(parent: &Path) -> Result<Self> {
         let folder = tempfile::Builder::new().prefix("cinnabar-ceph-").tempdir_in(parent)?;
         let sweeper = keeper::remove_after_us(folder.path())?;
@@ -125,25 +122,16 @@ impl Cluster {
     }
 
     /// Runs `ceph ARGS`.
-    ///
-    /// # Errors
-    /// When it fails.
     pub fn ceph(&self, args: &[&str]) -> Result<String> {
         output(&mut self.command("ceph", args))
     }
 
     /// Runs `rbd ARGS`.
-    ///
-    /// # Errors
-    /// When it fails.
     pub fn rbd(&self, args: &[&str]) -> Result<String> {
         output(&mut self.command("rbd", args))
     }
 
     /// Makes a user with these capabilities (`mon`, `profile rbd`, ...).
-    ///
-    /// # Errors
-    /// When the monitor refuses.
     pub fn user(&self, name: &str, caps: &[&str]) -> Result<()> {
         let whole = format!("client.{name}");
         let keyring = self.folder().join(format!("{whole}.keyring"));
@@ -153,17 +141,11 @@ impl Cluster {
     }
 
     /// Kills an OSD at once, as a power cut would.
-    ///
-    /// # Errors
-    /// When it is not running.
     pub fn kill_osd(&mut self, number: u32) -> Result<()> {
         self.kill(&format!("osd.{number}"))
     }
 
     /// Kills the monitor at once.
-    ///
-    /// # Errors
-    /// When it is not running.
     pub fn kill_mon(&mut self) -> Result<()> {
         self.kill("mon")
     }
@@ -176,9 +158,6 @@ impl Cluster {
     }
 
     /// Starts an OSD, for the first time or again.
-    ///
-    /// # Errors
-    /// When it can't be started.
     pub fn start_osd(&mut self, number: u32) -> Result<()> {
         let name = format!("osd.{number}");
         let command = self.command("ceph-osd", &["-f", "-i", &number.to_string()]);
@@ -188,9 +167,6 @@ impl Cluster {
     }
 
     /// Stops all OSDs in their tracks, or has them go on.
-    ///
-    /// # Errors
-    /// When a signal can't be sent.
     pub fn freeze(&self, frozen: bool) -> Result<()> {
         let signal = if frozen { Signal::STOP } else { Signal::CONT };
         for (_, child) in self.daemons.iter().filter(|(name, _)| name.starts_with("osd.")) {
@@ -201,9 +177,6 @@ impl Cluster {
 
     /// Waits until a pool serves: an object is written and read. Without a manager nothing else
     /// would tell.
-    ///
-    /// # Errors
-    /// When it takes too long.
     pub fn wait_for(&self, pool: &str) -> Result<()> {
         let begun = Instant::now();
         let file = self.folder().join(format!("{pool}.probe"));
@@ -269,9 +242,6 @@ impl Cluster {
     }
 
     /// Starts the monitor, for the first time or again.
-    ///
-    /// # Errors
-    /// When it can't be started.
     pub fn start_mon(&mut self) -> Result<()> {
         let command = self.command("ceph-mon", &["-f", "-i", "a"]);
         let child = self.keeper.start(command, &self.log_path("mon"))?;

@@ -68,9 +68,6 @@ pub struct DiskLog {
 
 /// Entries that a log has by now, as its superblock says. It says so of a flush before the flush is
 /// answered, of other entries later.
-///
-/// # Errors
-/// When there is no superblock.
 pub fn entries_so_far(path: &Path) -> Result<u64> {
     let file = File::open(path).with_context(|| format!("opening {}", path.display()))?;
     Ok(superblock(&file)?.0)
@@ -121,9 +118,6 @@ impl DiskLog {
     }
 
     /// Fills `buffer` with a change's data, from `skip` bytes behind its begin on.
-    ///
-    /// # Errors
-    /// When the log can't be read.
     pub(super) fn read(&self, data_at: u64, skip: u64, buffer: &mut [u8]) -> Result<()> {
         Ok(self.file.read_exact_at(buffer, data_at + skip)?)
     }

@@ -36,9 +36,6 @@ impl Replay {
 
     /// Brings the base to where the first `entries` are applied.
     ///
-    /// # Errors
-    /// When a file can't be read or written.
-    ///
     /// # Panics
     /// When it is there already or the log has no so many: there is no way back.
     pub fn advance(&mut self, entries: usize) -> Result<()> {
@@ -51,18 +48,12 @@ impl Replay {
     }
 
     /// Writes the base and these changes on top, in the order given, to a new file.
-    ///
-    /// # Errors
-    /// When a file can't be read or written.
     pub fn image(&self, path: &Path, pieces: &[Piece]) -> Result<()> {
         let image = copy_sparse(&self.base, path)?;
         pieces.iter().try_for_each(|piece| self.apply(&image, piece))
     }
 
     /// Where the base and another file differ first, in bytes.
-    ///
-    /// # Errors
-    /// When a file can't be read.
     pub fn first_difference(&self, other: &Path) -> Result<Option<u64>> {
         let other = File::open(other).with_context(|| format!("opening {}", other.display()))?;
         let size = self.base.metadata()?.len();
@@ -114,9 +105,6 @@ impl Replay {
 }
 
 /// Copies a file, and leaves its holes holes. The copy is open for writing.
-///
-/// # Errors
-/// When a file can't be read or written.
 pub fn copy_sparse(from: &File, path: &Path) -> Result<File> {
     let to = File::options().read(true).write(true).create(true).truncate(true).open(path)?;
     let size = from.metadata()?.len();

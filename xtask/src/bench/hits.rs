@@ -19,7 +19,6 @@ pub(crate) struct Args {
     traces: Option<PathBuf>,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let names = args.trace.as_deref().map_or(TRACES.to_vec(), |name| vec![name]);
     let found = traces::find_some(&names, args.traces.as_deref())?;

@@ -8,10 +8,10 @@
 //! the back end. *Uncached* writes go to blocks without such a copy, and need none. The daemon's
 //! counters verify both.
 
-use crate::bench::{heading, median, publish};
+use crate::bench::{heading, median, middle, publish, warm};
 use crate::install;
 use crate::table::Table;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use e2e::{Config, Daemon, Fio, MIB, Site, Volume, tools};
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -50,8 +50,6 @@ const UNCACHED_KEPT_MIN: f64 = 0.97;
 const HITS_KEPT_MIN: f64 = 0.90;
 /// More latency, in durable writes of the SSD, where a back end is quick.
 const DURABLE_WRITES_MAX: f64 = 3.0;
-/// Passes over a disk until it is wholly cached.
-const WARMING_PASSES_MAX: u32 = 20;
 const SETTLE_LIMIT: Duration = Duration::from_secs(10);
 
 /// Whom a write meets.
@@ -72,14 +70,12 @@ impl Kind {
     }
 }
 
-/// One measurement.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     iops: f64,
     mean_us: f64,
 }
 
-/// A daemon with its volumes.
 struct Side {
     is_safe: bool,
     daemon: Daemon,
@@ -91,7 +87,6 @@ struct Side {
 /// The cells of a side, in the order of [`cells`].
 type Samples = Vec<Vec<Sample>>;
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     install::debian(&[tools::FIO])?;
     let (rounds, seconds, size) = if args.quick {
@@ -238,16 +233,10 @@ impl Side {
 
     /// Reads a disk until nothing is missed, and waits until all of it is on the SSD.
     fn warm_up(&self, name: &str, size: u64) -> Result<()> {
-        let misses = || self.daemon.status()?.count(name, "misses");
-        for _ in 0..WARMING_PASSES_MAX {
-            let before = misses()?;
-            let job = Fio::nbd(&self.cache.uri(name)).arg("rw", "read").arg("size", size);
-            job.arg("bs", "128k").arg("iodepth", 16).run()?;
-            if misses()? == before {
-                return self.settle();
-            }
-        }
-        bail!("still missing after {name} was read {WARMING_PASSES_MAX} times");
+        let job = Fio::nbd(&self.cache.uri(name)).arg("rw", "read").arg("size", size);
+        let job = job.arg("bs", "128k").arg("iodepth", 16);
+        warm(&self.daemon, name, || job.clone().run().map(drop))?;
+        self.settle()
     }
 
     fn settle(&self) -> Result<()> {
@@ -277,9 +266,7 @@ fn report(samples: &[Samples; 2], durable_us: f64) -> String {
         "",
     ]);
     for (cell, (backend, depth, kind)) in cells().enumerate() {
-        let middle = |side: usize, value: fn(&Sample) -> f64| {
-            median(samples[side][cell].iter().map(value).collect())
-        };
+        let middle = |side: usize, value: fn(&Sample) -> f64| middle(&samples[side][cell], value);
         let [off, on] = [0, 1].map(|side| middle(side, |sample| sample.iops));
         let [off_us, on_us] = [0, 1].map(|side| middle(side, |sample| sample.mean_us));
         let (kept, more) = (on / off, (on_us - off_us) / durable_us);

@@ -20,9 +20,13 @@ mod validate;
 mod writeback;
 
 use crate::shell::{cargo, show};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+use e2e::Daemon;
 use std::path::Path;
 use std::process::Command;
+
+/// Passes over a disk until it is wholly cached.
+const WARMING_PASSES_MAX: u32 = 40;
 
 /// What to measure.
 #[derive(clap::Subcommand, Debug)]
@@ -115,7 +119,6 @@ fn qos(args: &QosArgs) -> Result<()> {
     Ok(())
 }
 
-/// Runs it.
 pub(crate) fn run(bench: &Bench) -> Result<()> {
     e2e::binary::build_to_measure();
     match bench {
@@ -179,6 +182,42 @@ fn heading(what: &str) -> Result<String> {
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     values.get(values.len() / 2).copied().unwrap_or(f64::NAN)
+}
+
+/// The middle one of what samples have of something.
+fn middle<T>(samples: &[T], value: impl Fn(&T) -> f64) -> f64 {
+    median(samples.iter().map(value).collect())
+}
+
+/// Measures each cell on each side, round by round: no side is always the first. By cell, then by side.
+fn in_turns<T, const SIDES: usize>(
+    rounds: usize,
+    cells: usize,
+    mut measure: impl FnMut(usize, usize, usize) -> Result<T>,
+) -> Result<Vec<[Vec<T>; SIDES]>> {
+    let mut samples: Vec<_> = (0..cells).map(|_| [const { Vec::new() }; SIDES]).collect();
+    for round in 0..rounds {
+        for (cell, sides) in samples.iter_mut().enumerate() {
+            for turn in 0..SIDES {
+                let side = (round + turn) % SIDES;
+                sides[side].push(measure(round, cell, side)?);
+            }
+        }
+    }
+    Ok(samples)
+}
+
+/// Reads a volume until nothing is missed: while the SSD is busy fills are skipped.
+fn warm(daemon: &Daemon, name: &str, pass: impl Fn() -> Result<()>) -> Result<()> {
+    let misses = || daemon.status()?.count(name, "misses");
+    for _ in 0..WARMING_PASSES_MAX {
+        let before = misses()?;
+        pass()?;
+        if misses()? == before {
+            return Ok(());
+        }
+    }
+    bail!("{name} still misses after it was read {WARMING_PASSES_MAX} times")
 }
 
 #[cfg(test)]

@@ -4,7 +4,7 @@
 //! fio's rbd engine, which calls librbd in its own process; ours are reached over NBD. *Misses* are
 //! reads of blocks that were not read before, *warm* ones of a region that the cache holds.
 
-use super::{heading, median, publish};
+use super::{heading, in_turns, middle, publish};
 use crate::install;
 use crate::table::Table;
 use anyhow::{Result, ensure};
@@ -36,7 +36,6 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// Who serves an image.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Side {
     Librbd,
@@ -56,7 +55,6 @@ impl Side {
     }
 }
 
-/// What a guest does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Miss,
@@ -77,7 +75,6 @@ struct Bench<'a> {
     seconds: u64,
 }
 
-/// One measurement.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     of: Direction,
@@ -85,7 +82,6 @@ struct Sample {
     backend_ios: f64,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     install::debian(ceph::TOOLS)?;
     install::debian(&[tools::FIO])?;
@@ -140,17 +136,11 @@ impl<'a> Bench<'a> {
             .into_iter()
             .flat_map(|load| DEPTHS.map(|depth| (load, depth)))
             .collect();
-        let mut samples = vec![[const { Vec::new() }; SIDES.len()]; cells.len()];
-        for round in 0..rounds {
-            for (cell, (load, depth)) in cells.iter().enumerate() {
-                eprintln!("{}, round {round}: {load:?} at QD{depth}", self.pool);
-                for turn in 0..SIDES.len() {
-                    let side = (round + turn) % SIDES.len();
-                    let sample = self.sample(SIDES[side], *load, *depth)?;
-                    samples[cell][side].push(sample);
-                }
-            }
-        }
+        let samples = in_turns(rounds, cells.len(), |round, cell, side| {
+            let (load, depth) = cells[cell];
+            eprintln!("{}, round {round}: {load:?} at QD{depth}", self.pool);
+            self.sample(SIDES[side], load, depth)
+        })?;
         Ok(self.table(&cells, &samples))
     }
 
@@ -222,9 +212,7 @@ impl<'a> Bench<'a> {
             "back-end I/Os a request",
         ]);
         for ((load, depth), sides) in cells.iter().zip(samples) {
-            let of = |side: usize, value: fn(&Sample) -> f64| {
-                median(sides[side].iter().map(value).collect())
-            };
+            let of = |side: usize, value: fn(&Sample) -> f64| middle(&sides[side], value);
             let iops = [0, 1, 2].map(|side| of(side, |sample| sample.of.iops));
             let mut row = vec![format!("{load:?}, QD{depth}")];
             for side in 0..SIDES.len() {

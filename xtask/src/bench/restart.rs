@@ -5,9 +5,8 @@
 //! it as a crash would, just before a checkpoint was due. Beside each start stands the time that the
 //! disk takes to read as many bytes in sequence, in the same round.
 
-use crate::bench::{heading, median, publish};
+use crate::bench::{example, heading, middle, publish};
 use crate::install;
-use crate::shell::{cargo, show};
 use crate::table::Table;
 use anyhow::{Context, Result, bail, ensure};
 use e2e::nbd::Client;
@@ -49,7 +48,6 @@ const REPLY_BAR: Duration = Duration::from_millis(100);
 const LIMIT: Duration = Duration::from_mins(2);
 const POLL: Duration = Duration::from_millis(1);
 
-/// One start.
 #[derive(Clone, Copy, Debug)]
 struct Start {
     /// From the start of the process to the answer of a read.
@@ -62,7 +60,6 @@ struct Start {
     disk_ms: f64,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     install::debian(&[tools::FIO])?;
     let (rounds, bytes) =
@@ -99,27 +96,15 @@ fn prepare(site: &Site, bytes: u64) -> Result<Config> {
     site.sparse("disk.raw", size)?;
     let volume = Volume::new(NAME, "file:disk.raw").key("exclusive = true");
     let config = Config::new(bytes).volume(volume);
-    image(&["format", &device.display().to_string(), &bytes.to_string()])?;
+    let image = |args: &[String]| example("restart_image", args);
+    let path = device.display().to_string();
+    image(&["format".into(), path.clone(), bytes.to_string()])?;
     // The daemon records the volume on the device and on the host; both must hold the same
     // generation of it.
     site.serve(&config)?.stop()?;
     let generation = generation(&device)?.to_string();
-    image(&["fill", &device.display().to_string(), NAME, &size.to_string(), &generation])?;
+    image(&["fill".into(), path, NAME.into(), size.to_string(), generation])?;
     Ok(config)
-}
-
-fn image(args: &[&str]) -> Result<()> {
-    let run = [
-        "run",
-        "--profile",
-        "dist",
-        "--locked",
-        "--package",
-        "cinnabar-study",
-        "--example",
-        "restart_image",
-    ];
-    show(cargo(&run).arg("--").args(args)).map(drop)
 }
 
 /// The volume's generation as the device has it.
@@ -207,7 +192,7 @@ fn report(starts: &[Vec<Start>; 2]) -> String {
     ]);
     let verdict = |ms: f64, bar: f64| if ms <= bar { "met" } else { "MISSED" }.to_owned();
     for ((name, bar), starts) in ["a crash", "a clean stop"].into_iter().zip(BARS).zip(starts) {
-        let middle = |value: fn(&Start) -> f64| median(starts.iter().map(value).collect());
+        let middle = |value: fn(&Start) -> f64| middle(starts, value);
         let full = middle(|start| start.full_index_ms);
         let worst = starts.iter().map(|start| start.full_index_ms).fold(0.0, f64::max);
         let first = middle(|start| start.first_reply_ms);

@@ -22,7 +22,6 @@ pub(crate) struct Args {
     traces: Option<PathBuf>,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let trace = traces::find("self_loop4", args.traces.as_deref())?;
     let mut passed = vec![trace.to_string_lossy().into_owned()];

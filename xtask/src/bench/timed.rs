@@ -31,7 +31,6 @@ const SPEED_BARS: [(&str, f64); 2] = [("1/64", 2.5), ("1/1", 1.0)];
 /// Seconds for all figures on two cores.
 const FIGURES_BAR_S: f64 = 120.0;
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let text = format!(
         "{}load of the machine at the beginning: {}\n\n{}\n{}",

@@ -4,7 +4,7 @@
 //! The client encrypts, too, on the same processors: operations a second are of both, processor time is the
 //! daemon's.
 
-use super::{heading, median, publish};
+use super::{heading, middle, publish};
 use crate::install;
 use crate::table::Table;
 use anyhow::{Result, ensure};
@@ -36,7 +36,6 @@ pub(crate) struct Args {
     output: Option<PathBuf>,
 }
 
-/// One measurement.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     iops: f64,
@@ -45,7 +44,6 @@ struct Sample {
     misses: u64,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     install::debian(&[tools::NBDCOPY, tools::OPENSSL])?;
     e2e::binary::cinnabar()?;
@@ -124,15 +122,14 @@ fn table(samples: &[[Vec<Sample>; 2]]) -> String {
     let mut table = Table::new(&["read", "at a time", "", "IOPS", "MB/s", "daemon, us a read"]);
     for ((bytes, depth, _), row) in LOADS.into_iter().zip(samples) {
         for (name, samples) in ["plain", "TLS"].into_iter().zip(row) {
-            let of = |value: fn(&Sample) -> f64| median(samples.iter().map(value).collect());
-            let iops = of(|sample| sample.iops);
+            let iops = middle(samples, |sample| sample.iops);
             table.row(vec![
                 format!("{} KiB", bytes >> 10),
                 depth.to_string(),
                 name.into(),
                 format!("{iops:.0}"),
                 format!("{:.0}", iops * bytes as f64 / 1e6),
-                format!("{:.1}", of(|sample| sample.cpu_us)),
+                format!("{:.1}", middle(samples, |sample| sample.cpu_us)),
             ]);
         }
     }

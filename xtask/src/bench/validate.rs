@@ -45,7 +45,6 @@ const DEVICE_REQUESTS: u64 = 20_000;
 /// Requests of the baseline, and what the model takes for each, in microseconds.
 const BASELINE: (u64, f64) = (500, 1000.0);
 
-/// What one side found.
 #[derive(Clone, Copy, Debug)]
 struct Found {
     /// Share of blocks read that were cached.
@@ -56,7 +55,6 @@ struct Found {
     write_us: f64,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let traces = if args.traces.is_empty() { usual_traces()? } else { args.traces.clone() };
     for trace in &traces {
@@ -126,7 +124,6 @@ fn usual_traces() -> Result<Vec<PathBuf>> {
     Ok(found.into_iter().map(|(_, path)| path).collect())
 }
 
-/// Where it runs, and how.
 struct Bench<'a> {
     site: &'a Site,
     realtime: bool,

@@ -11,7 +11,7 @@
 
 mod misses;
 
-use crate::bench::{heading, median, publish};
+use crate::bench::{heading, in_turns, middle, publish};
 use crate::install;
 use crate::table::Table;
 use anyhow::{Context, Result};
@@ -63,7 +63,6 @@ const DISK: u64 = 512 * MIB;
 /// Writes of a burst at most: far less than the log holds.
 const BURST: u64 = 12_000;
 
-/// What a guest does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Load {
     Qd1,
@@ -108,7 +107,6 @@ struct Burst {
     commits: f64,
 }
 
-/// One measurement of an overload.
 #[derive(Clone, Copy, Debug)]
 struct Overload {
     /// Writes a second, until the back end has all of them.
@@ -123,7 +121,6 @@ struct Bench {
     _disks: Site,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     install::debian(&[tools::FIO])?;
     let (rounds, seconds, overload) = if args.quick {
@@ -151,17 +148,11 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
     let bench = Bench::start(1024 * MIB)?;
     let cells: Vec<(usize, Load)> =
         (0..BACKENDS.len()).flat_map(|backend| LOADS.map(|load| (backend, load))).collect();
-    let mut samples = vec![[const { Vec::new() }; MODES.len()]; cells.len()];
-    for round in 0..rounds {
-        for (cell, (backend, load)) in cells.iter().enumerate() {
-            eprintln!("round {round}: {}, {}", BACKENDS[*backend].0, load.name());
-            for turn in 0..MODES.len() {
-                let mode = (round + turn) % MODES.len();
-                let sample = bench.burst(BACKENDS[*backend].1, MODES[mode], *load, seconds, round);
-                samples[cell][mode].push(sample.with_context(|| format!("{:?}", MODES[mode]))?);
-            }
-        }
-    }
+    let samples = in_turns(rounds, cells.len(), |round, cell, mode| {
+        let (((name, model), load), mode) = ((BACKENDS[cells[cell].0], cells[cell].1), MODES[mode]);
+        eprintln!("round {round}: {name}, {}", load.name());
+        bench.burst(model, mode, load, seconds, round).with_context(|| format!("{mode:?}"))
+    })?;
     bench.daemon.stop()?;
     let mut table = Table::new(&[
         "bursts",
@@ -176,23 +167,22 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
         "mean, x",
     ]);
     for ((backend, load), [through, back, memory]) in cells.iter().zip(&samples) {
-        let of =
-            |side: &[Burst], value: fn(&Burst) -> f64| median(side.iter().map(value).collect());
-        let (through_mean, back_mean) = (of(through, |b| b.mean_us), of(back, |b| b.mean_us));
-        let memory_mean = of(memory, |b| b.mean_us);
+        let (through_mean, back_mean) =
+            (middle(through, |b| b.mean_us), middle(back, |b| b.mean_us));
+        let memory_mean = middle(memory, |b| b.mean_us);
         table.row(vec![
             format!("{}, {}", BACKENDS[*backend].0, load.name()),
             format!("{through_mean:.0}"),
-            format!("{:.0}", of(through, |b| b.p99_us)),
+            format!("{:.0}", middle(through, |b| b.p99_us)),
             format!("{back_mean:.0}"),
-            format!("{:.0}", of(back, |b| b.p99_us)),
+            format!("{:.0}", middle(back, |b| b.p99_us)),
             format!("{:.3}", back_mean / through_mean),
             match load {
-                Load::Flushed => format!("{:.2}", of(back, |b| b.commits)),
+                Load::Flushed => format!("{:.2}", middle(back, |b| b.commits)),
                 Load::Qd1 | Load::Qd32 => "-".to_owned(),
             },
             format!("{memory_mean:.0}"),
-            format!("{:.0}", of(memory, |b| b.p99_us)),
+            format!("{:.0}", middle(memory, |b| b.p99_us)),
             format!("{:.3}", memory_mean / through_mean),
         ]);
     }
@@ -202,17 +192,11 @@ fn bursts(rounds: usize, seconds: u64) -> Result<String> {
 fn overloads(rounds: usize, bytes: u64) -> Result<String> {
     let bench = Bench::start((bytes / 4).max(16 * MIB))?;
     let cells = [("no flush", None), ("a flush every 32 writes", Some(32))];
-    let mut samples = vec![[const { Vec::new() }; MODES.len()]; cells.len()];
-    for round in 0..rounds {
-        for (cell, (name, fsync)) in cells.iter().enumerate() {
-            eprintln!("round {round}: overload, {name}");
-            for turn in 0..MODES.len() {
-                let mode = (round + turn) % MODES.len();
-                let sample = bench.overload(MODES[mode], *fsync, bytes, round);
-                samples[cell][mode].push(sample.with_context(|| format!("{:?}", MODES[mode]))?);
-            }
-        }
-    }
+    let samples = in_turns(rounds, cells.len(), |round, cell, mode| {
+        let ((name, fsync), mode) = (cells[cell], MODES[mode]);
+        eprintln!("round {round}: overload, {name}");
+        bench.overload(mode, fsync, bytes, round).with_context(|| format!("{mode:?}"))
+    })?;
     bench.daemon.stop()?;
     let mut table = Table::new(&[
         "overload, filer with 1 ms a write, QD32",
@@ -226,19 +210,16 @@ fn overloads(rounds: usize, bytes: u64) -> Result<String> {
         "writes/s, x",
     ]);
     for ((name, _), [through, back, memory]) in cells.iter().zip(&samples) {
-        let of = |side: &[Overload], value: fn(&Overload) -> f64| {
-            median(side.iter().map(value).collect())
-        };
-        let rates = [through, back, memory].map(|side| of(side, |o| o.per_second));
+        let rates = [through, back, memory].map(|side| middle(side, |o| o.per_second));
         table.row(vec![
             (*name).to_owned(),
             format!("{:.0}", rates[0]),
-            format!("{:.0}", of(through, |o| o.max_ms)),
+            format!("{:.0}", middle(through, |o| o.max_ms)),
             format!("{:.0}", rates[1]),
-            format!("{:.0}", of(back, |o| o.max_ms)),
+            format!("{:.0}", middle(back, |o| o.max_ms)),
             format!("{:.2}", rates[1] / rates[0]),
             format!("{:.0}", rates[2]),
-            format!("{:.0}", of(memory, |o| o.max_ms)),
+            format!("{:.0}", middle(memory, |o| o.max_ms)),
             format!("{:.2}", rates[2] / rates[0]),
         ]);
     }

@@ -177,13 +177,11 @@ pub(super) fn folder(path: &Path) -> Result<()> {
     missing.into_iter().try_for_each(|path| set_mode(path, 0o755))
 }
 
-/// Writes a text file.
 pub(super) fn write(path: &Path, text: &str, mode: u32) -> Result<()> {
     fs::write(path, text).with_context(|| path.display().to_string())?;
     set_mode(path, mode)
 }
 
-/// Copies a file.
 pub(super) fn copy(from: &Path, to: &Path, mode: u32) -> Result<()> {
     fs::copy(from, to).with_context(|| format!("{} to {}", from.display(), to.display()))?;
     set_mode(to, mode)

@@ -64,32 +64,13 @@ pub enum Warm {
     Periods(u64),
 }
 
-/// How far it is.
+/// How far it is: records of the trace, or requests of a run so far.
 #[derive(Clone, Copy, Debug)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Progress<'a> {
-    /// In the first pass.
-    Surveying {
-        /// Records so far.
-        records: u64,
-    },
-    /// The cache is being warmed.
-    Warming {
-        /// Which run.
-        run: &'a str,
-        /// Requests so far.
-        ios: u64,
-    },
-    /// The test is being played.
-    Playing {
-        /// Which run.
-        run: &'a str,
-        /// Requests so far.
-        ios: u64,
-        /// Their mean latency, in ms.
-        mean_ms: f64,
-        /// Since the test began.
-        elapsed: Duration,
-    },
+    Surveying { records: u64 },
+    Warming { run: &'a str, ios: u64 },
+    Playing { run: &'a str, ios: u64, mean_ms: f64, elapsed: Duration },
 }
 
 /// A row of time of one run, as it is told while it plays.
@@ -200,7 +181,6 @@ impl Replay {
     }
 }
 
-/// One unit for each volume.
 fn units(plan: &Plan, survey: &Survey) -> Result<Vec<UnitSpec>, ReplayError> {
     let (volumes, targets) = (survey.volumes.len(), plan.targets.len());
     if volumes != targets {

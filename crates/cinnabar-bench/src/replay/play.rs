@@ -14,7 +14,6 @@ use std::time::Duration;
 /// Requests under way while the cache is warmed: as fast as it goes.
 const WARMING_DEPTH: usize = 32;
 
-/// What a run needs.
 pub(super) struct Stage<'a> {
     pub(super) trace: &'a Path,
     pub(super) units: &'a [UnitSpec],
@@ -99,7 +98,6 @@ impl Stage<'_> {
     }
 }
 
-/// Counts the test.
 struct Counter<'a> {
     label: &'a str,
     meter: Meter,
@@ -131,7 +129,6 @@ impl Observer for Counter<'_> {
     }
 }
 
-/// Watches warming.
 struct Warmer<'a> {
     label: &'a str,
     ios: u64,

@@ -12,7 +12,6 @@ const PIECE_BYTES_MAX: u64 = 1 << 20;
 /// Offsets are folded by multiples of this, so that blocks stay blocks.
 const BLOCK_BYTES: u64 = 4096;
 
-/// How records become I/Os.
 #[derive(Clone, Debug)]
 pub(super) struct Rules {
     /// Sizes of the targets, in bytes: the one of the survey's n-th volume is the n-th unit.

@@ -7,25 +7,16 @@ use std::convert::Infallible;
 
 /// See the module.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum BenchError {
-    /// The storage.
     #[error(transparent)]
     Target(#[from] TargetError),
-    /// The sizes, or the rate.
     #[error(transparent)]
     Settings(#[from] Spc1Error),
-    /// The storage does not answer.
     #[error("{0}")]
     Hung(String),
-    /// I/Os failed.
     #[error("{failures} I/Os failed, the first with: {first}")]
-    Failed {
-        /// How many.
-        failures: u64,
-        /// What the first said.
-        first: String,
-    },
-    /// It was asked to end.
+    Failed { failures: u64, first: String },
     #[error("interrupted")]
     Interrupted,
 }

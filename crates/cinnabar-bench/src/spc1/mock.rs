@@ -19,7 +19,6 @@ use std::time::{Duration, Instant};
 
 /// I/Os handed over at a time.
 const BATCH: usize = 1024;
-/// Batches under way.
 const BATCHES: usize = 16;
 /// Requests that the engine sees at a time.
 const ENGINE_BATCH: usize = 32;

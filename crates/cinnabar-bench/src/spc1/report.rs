@@ -9,7 +9,6 @@ use cinnabar_trace::generate::spc1::{BLOCK_BYTES, Mix, STREAMS, Settings};
 use serde::Serialize;
 use std::time::Duration;
 
-/// Of this form.
 pub(super) const VERSION: u32 = 1;
 
 /// A run.
@@ -195,7 +194,6 @@ impl Report {
     }
 }
 
-/// A mix as it is written.
 pub(super) fn mix_name(mix: Mix) -> &'static str {
     match mix {
         Mix::Pblio => "pblio",

@@ -42,12 +42,10 @@ pub struct Step {
     pub within: bool,
 }
 
-/// How steps are played.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct StepPlan {
     /// Longest mean.
     pub(super) limit: Duration,
-    /// A window of settling.
     pub(super) window: Duration,
     /// What is measured.
     pub(super) measured: Duration,
@@ -145,7 +143,6 @@ impl Observer for Watch<'_> {
     }
 }
 
-/// Plays one rate.
 pub(super) fn step(
     target: &mut Target,
     generator: &mut Generator,

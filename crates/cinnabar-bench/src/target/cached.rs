@@ -59,7 +59,6 @@ impl CacheOptions {
     }
 }
 
-/// See the module.
 pub(super) struct Cached {
     cache: Cache,
     volumes: Vec<Place>,

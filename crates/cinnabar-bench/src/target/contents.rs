@@ -25,7 +25,6 @@ const EXTENTS: usize = 4096;
 /// Read at a time.
 const STEP: usize = 1 << 20;
 
-/// What is at a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Device,

@@ -19,7 +19,6 @@ use std::time::Duration;
 /// Blocks of noise that writes are taken from.
 const NOISE_BLOCKS: u32 = 256;
 
-/// See the module.
 pub(super) struct Direct {
     origin: std::time::Instant,
     port: OwnPort,

@@ -6,89 +6,45 @@ use cinnabar_backend::disk::DiskError;
 use cinnabar_backend::nbd::NbdError;
 use cinnabar_backend::port::PortError;
 use cinnabar_backend::spec::SpecError;
+use cinnabar_text::chain;
 use rustix::io::Errno;
 
 /// Why storage can't be tested, or not any further.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum TargetError {
-    /// Not a place.
     #[error("{place:?}: {}", chain(error))]
-    Spec {
-        /// As written.
-        place: String,
-        /// Why.
-        error: SpecError,
-    },
-    /// The same storage under two names.
+    Spec { place: String, error: SpecError },
     #[error("{first} and {second} are one and the same storage")]
-    Twice {
-        /// One.
-        first: String,
-        /// The other.
-        second: String,
-    },
-    /// The cache on the storage that it is to cache.
+    Twice { first: String, second: String },
     #[error("{place} is the cache device, too")]
-    IsCache {
-        /// The unit's place.
-        place: String,
-    },
-    /// It may be data of value.
+    IsCache { place: String },
     #[error("{unit}: {place:?} is {held}")]
-    Precious {
-        /// Whose.
-        unit: String,
-        /// As written.
-        place: String,
-        /// What was found there.
-        held: Held,
-    },
-    /// A device that can't be looked at.
+    Precious { unit: String, place: String, held: Held },
     #[error("{place:?}: looking at what it holds: {error}")]
-    Unreadable {
-        /// As written.
-        place: String,
-        /// Why.
-        error: std::io::Error,
-    },
-    /// Too many.
+    Unreadable { place: String, error: std::io::Error },
     #[error("more than {0} files, devices and exports")]
     Many(usize),
-    /// Not a block.
     #[error("{place:?} has {bytes} bytes, which is less than a block")]
-    Small {
-        /// As written.
-        place: String,
-        /// Its size.
-        bytes: u64,
-    },
-    /// It can't be opened.
+    Small { place: String, bytes: u64 },
     #[error("{unit}: {error}")]
-    Disk {
-        /// Whose.
-        unit: String,
-        /// Why.
-        error: DiskError,
-    },
-    /// What the cache says.
+    Disk { unit: String, error: DiskError },
     #[error("{}", chain(.0))]
     Cache(#[from] cinnabar_embed::Error),
     /// The cache is not used, for this reason; a benchmark of it would be one of nothing.
     #[error("the cache device is not in use: {0}")]
     Degraded(String),
-    /// No I/O.
     #[error("no I/O can be done: {0}")]
     Port(PortError),
-    /// The kernel does not let us wait any more.
     #[error("waiting for I/O: {0}")]
     Wait(Errno),
-    /// The file can't be made or registered.
     #[error("{0}: {1}")]
     Files(&'static str, Errno),
 }
 
 /// What a place holds, as far as was looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Held {
     /// Something where names of file systems are.
     #[error("a block device that holds data (at byte {at})")]
@@ -96,7 +52,6 @@ pub enum Held {
         /// Where the first byte is that is not 0.
         at: u64,
     },
-    /// Something.
     #[error("a file that holds data (at byte {at})")]
     File {
         /// Where the first byte is that is not 0.
@@ -104,10 +59,7 @@ pub enum Held {
     },
     /// More than is looked at; zeros so far.
     #[error("a file that holds more than the {looked_at} bytes that are looked at")]
-    Unknown {
-        /// In bytes.
-        looked_at: u64,
-    },
+    Unknown { looked_at: u64 },
 }
 
 impl TargetError {
@@ -162,11 +114,4 @@ fn disk_hint(error: &DiskError) -> &'static str {
         Kind::Empty => "give it a size: truncate -s 1G PATH",
         _ => error.hint(),
     }
-}
-
-/// An error and its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let first = std::iter::once(error.to_string());
-    first.chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
 }

@@ -64,7 +64,6 @@ pub(super) struct Part {
     pub(super) len: u64,
 }
 
-/// All units.
 pub(super) struct Layout {
     units: Vec<Unit>,
 }

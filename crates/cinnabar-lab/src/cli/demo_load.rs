@@ -35,7 +35,6 @@ pub(super) struct Args {
     folder: PathBuf,
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     logging::init()?;
     let load = Load::start(&args.folder)

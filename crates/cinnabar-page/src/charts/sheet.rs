@@ -21,7 +21,6 @@ pub(super) enum Shape {
     Parts,
 }
 
-/// See the module.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Sheet {
     pub title: String,
@@ -43,7 +42,6 @@ pub(super) struct Sheet {
     pub range: (f64, f64),
 }
 
-/// A column of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Column {
     pub name: String,
@@ -64,7 +62,6 @@ pub(super) enum Style {
     UpTo,
 }
 
-/// A row of it.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Row {
     /// Where.
@@ -94,7 +91,6 @@ impl Sheet {
         Self { title, x: "time".into(), y, unit, columns, ..Self::default() }
     }
 
-    /// Bars.
     pub(super) fn bars(title: &str, x: &str, y: &str, unit: Unit, columns: &[&str]) -> Self {
         let named: Vec<(&str, Style)> = columns.iter().map(|name| (*name, Style::Line)).collect();
         Self { shape: Shape::Bars, x: x.into(), ..Self::over_time(title, y, unit, &named) }
@@ -110,7 +106,6 @@ impl Sheet {
         Self { shape: Shape::Parts, rows, ..Self::over_time(title, "", unit, &named) }
     }
 
-    /// The chart that it makes.
     pub(super) fn figure(self) -> Box<dyn Figure> {
         match self.shape {
             Shape::Lines | Shape::Curve(_) => Box::new(self.lines()),

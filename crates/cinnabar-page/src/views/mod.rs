@@ -13,13 +13,11 @@ pub(crate) mod what_if;
 use crate::data::{Data, Trouble};
 use crate::html::{el, escaped, in_url, name, wrap};
 
-/// A link to a volume.
 pub(crate) fn link_to(data: &Data, volume: &str) -> String {
     let href = escaped(&format!("/ui/volumes/{}?{}", in_url(volume), data.range.query()));
     wrap(&format!("a href=\"{href}\""), &name(volume))
 }
 
-/// Why something is not there.
 pub(crate) fn trouble(trouble: &Trouble) -> String {
     let hint = if trouble.hint.is_empty() {
         String::new()

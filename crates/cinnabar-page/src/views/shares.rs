@@ -54,7 +54,6 @@ fn moves(data: &Data, plans: &[PlanReport]) -> String {
     grid.html()
 }
 
-/// Why a share is what it is.
 fn why(plan: &PlanReport, share: &ShareReport) -> String {
     let worth = change(share.next_gib_hits);
     format!(

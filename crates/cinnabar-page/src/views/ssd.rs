@@ -8,7 +8,6 @@ use crate::views::backends::mean;
 use cinnabar_engine::seam::units::BLOCK_BYTES;
 use cinnabar_text::{Unit, percent_of};
 
-/// A day in seconds.
 const DAY_S: f64 = 86_400.0;
 
 pub(crate) fn html(data: &Data, facts: &Facts) -> String {

@@ -1,12 +1,11 @@
 //! A volume: what more cache would bring it, what it does, why it has what it has.
 
-use crate::actions;
-use crate::charts;
 use crate::charts::volume::{curve_of, share_of};
 use crate::data::Data;
 use crate::facts::{Facts, UNKNOWN, size};
 use crate::html::{Grid, el, escaped, section, wrap};
 use crate::views::{link_to, trouble, volume_parts};
+use crate::{actions, charts};
 use cinnabar_manager::report::{CurvePoint, ExplainReport, ShareReport};
 use cinnabar_text::{Unit, percent};
 

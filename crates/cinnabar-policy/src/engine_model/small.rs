@@ -49,7 +49,6 @@ pub(super) struct Room {
     pub(super) fills_once: bool,
 }
 
-/// What became of an access.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Became {
     pub(super) is_hit: bool,
@@ -61,7 +60,6 @@ pub(super) struct Became {
     pub(super) flashed: u32,
 }
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Small {
     room: Room,

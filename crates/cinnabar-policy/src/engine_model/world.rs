@@ -49,7 +49,6 @@ impl Numbers {
     }
 }
 
-/// A cache and what was counted of it.
 #[derive(Clone, Debug)]
 struct Counted {
     cache: Small,
@@ -60,7 +59,6 @@ struct Counted {
     records: f64,
 }
 
-/// A volume's small caches.
 #[derive(Clone, Debug)]
 pub(super) struct World {
     scale: Scale,

@@ -7,7 +7,6 @@ use super::interval::{Ended, Every, Interval};
 use super::plan::{Bounds, Part, Planner, Rules};
 use crate::monitor::{self, Monitor};
 use crate::reuse::{Filter, SampledCurves};
-use crate::sizing::Goal;
 use std::ops::Range;
 
 /// Curves end at so many times the cache: beyond it no plan can go.
@@ -60,17 +59,6 @@ impl Planning {
             begun: 0,
             first_us: u64::MAX,
         }
-    }
-
-    /// What `urd` is to be best at; where it asks for it, the engine is simulated beside. Called before the
-    /// first request.
-    #[must_use]
-    pub fn with_goal(mut self, goal: Goal) -> Self {
-        if goal.by_engine {
-            self.monitor.simulate_engine(self.planner.capacity_blocks());
-        }
-        self.planner.set_goal(goal);
-        self
     }
 
     /// What the operator wants for a volume, from the end of this interval on. Without a word there are
@@ -164,9 +152,6 @@ impl Planning {
     /// The cache is that large from now on, in blocks.
     pub fn set_capacity(&mut self, blocks: u64) {
         self.planner.set_capacity(blocks);
-        if self.planner.goal().by_engine {
-            self.monitor.simulate_engine(blocks);
-        }
         self.monitor.set_size_max(size_max(blocks));
     }
 

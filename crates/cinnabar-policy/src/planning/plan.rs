@@ -224,11 +224,6 @@ impl Planner {
         self.weighting = weighting;
     }
 
-    /// What `urd` is to be best at.
-    pub const fn goal(&self) -> Goal {
-        self.goal
-    }
-
     /// Changes that from the next plan on; otherwise it goes by prices alone.
     pub const fn set_goal(&mut self, goal: Goal) {
         self.goal = goal;

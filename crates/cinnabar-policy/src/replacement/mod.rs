@@ -6,25 +6,18 @@
 
 mod arc;
 mod belady;
-mod clock;
-mod fifo;
 mod larc;
-mod lru;
 mod s3_fifo;
-mod sieve;
+mod single;
 
 pub use arc::Arc;
 pub use belady::{Belady, Future, TooLong};
-pub use clock::Clock;
-pub use fifo::Fifo;
 pub use larc::Larc;
-pub use lru::Lru;
 pub use s3_fifo::S3Fifo;
-pub use sieve::Sieve;
+pub use single::{Clock, Fifo, Lru, Sieve};
 
+use crate::named;
 use crate::queue::{Node, Queue};
-use std::fmt;
-use std::str::FromStr;
 
 /// What became of a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -74,72 +67,27 @@ fn forget(block: u32, queue: &mut Queue, nodes: &mut [Node]) -> bool {
     cached
 }
 
-/// The policies by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// Least recently used.
-    Lru,
-    /// First in, first out.
-    Fifo,
-    /// FIFO with a second chance.
-    Clock,
-    /// FIFO with a hand that passes by what was visited (NSDI'24).
-    Sieve,
-    /// Three queues: small, main, ghost (SOSP'23).
-    S3Fifo,
-    /// Adaptive replacement (FAST'03).
-    Arc,
-    /// Lazy adaptive replacement: only what missed twice is cached (MSST'13).
-    Larc,
-    /// The optimum among those that cache every miss: needs the future.
-    Belady,
-}
-
-impl Policy {
-    /// All of them.
-    pub const ALL: [Self; 8] = [
-        Self::Lru,
-        Self::Fifo,
-        Self::Clock,
-        Self::Sieve,
-        Self::S3Fifo,
-        Self::Arc,
-        Self::Larc,
-        Self::Belady,
-    ];
-
-    /// As on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Lru => "lru",
-            Self::Fifo => "fifo",
-            Self::Clock => "clock",
-            Self::Sieve => "sieve",
-            Self::S3Fifo => "s3-fifo",
-            Self::Arc => "arc",
-            Self::Larc => "larc",
-            Self::Belady => "belady",
-        }
-    }
-}
-
-impl fmt::Display for Policy {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-/// No policy has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no policy is called `{0}`: there are lru, fifo, clock, sieve, s3-fifo, arc, larc, belady")]
-pub struct UnknownPolicy(String);
-
-impl FromStr for Policy {
-    type Err = UnknownPolicy;
-
-    fn from_str(name: &str) -> Result<Self, UnknownPolicy> {
-        let found = Self::ALL.into_iter().find(|policy| policy.name() == name);
-        found.ok_or_else(|| UnknownPolicy(name.to_owned()))
+named! {
+    "policy":
+    /// The policies by name.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Policy {
+        /// Least recently used.
+        Lru = "lru",
+        /// First in, first out.
+        Fifo = "fifo",
+        /// FIFO with a second chance.
+        Clock = "clock",
+        /// FIFO with a hand that passes by what was visited (NSDI'24).
+        Sieve = "sieve",
+        /// Three queues: small, main, ghost (SOSP'23).
+        S3Fifo = "s3-fifo",
+        /// Adaptive replacement (FAST'03).
+        Arc = "arc",
+        /// Lazy adaptive replacement: only what missed twice is cached (MSST'13).
+        Larc = "larc",
+        /// The optimum among those that cache every miss: needs the future.
+        Belady = "belady",
     }
 }
 

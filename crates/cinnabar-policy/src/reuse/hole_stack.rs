@@ -20,7 +20,6 @@ const NONE: u32 = u32::MAX;
 pub(super) struct HoleStack<const FORGETS: bool> {
     places: Places,
     holes: BitSet,
-    /// Each block's place.
     blocks: Vec<u32>,
     /// The hole of each written block, and the block of each hole's place; empty unless `FORGETS`.
     hole_of: Vec<u32>,

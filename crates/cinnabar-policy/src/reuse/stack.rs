@@ -11,7 +11,6 @@ const NONE: u32 = u32::MAX;
 /// Dirty in no cache.
 const CLEAN: u32 = u32::MAX;
 
-/// What is known of a block.
 #[derive(Clone, Copy, Debug)]
 struct Block {
     place: u32,
@@ -29,7 +28,6 @@ pub(super) struct Stack {
     blocks: Vec<Block>,
 }
 
-/// A reuse.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Reuse {
     /// Was the block's previous access a write?
@@ -42,7 +40,6 @@ pub(super) struct Reuse {
     pub(super) destaged: Option<(u32, u32)>,
 }
 
-/// A block at the end.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Last {
     /// Sizes of caches that evicted it dirty, as in [`Reuse`].

@@ -47,7 +47,6 @@ impl Window {
         }
     }
 
-    /// Begins a new window.
     pub(super) fn restart(&mut self) {
         (self.blocks, self.again) = (0, 0);
     }

@@ -66,7 +66,6 @@ pub fn divide(utilities: &[Utility], capacity: usize) -> Vec<usize> {
     if solved.value() > climbed.value() { solved.sizes } else { climbed.sizes }
 }
 
-/// A piece of a curve's upper hull.
 struct Segment {
     slope: f64,
     volume: usize,
@@ -103,7 +102,6 @@ fn hull(utility: &Utility, volume: usize, segments: &mut Vec<Segment>) {
     }
 }
 
-/// A division in the making.
 struct Division<'a> {
     utilities: &'a [Utility],
     sizes: Vec<usize>,

@@ -31,8 +31,7 @@ pub use volume::{Units, Volume};
 pub use weighting::Weighting;
 pub use write_policy::WritePolicy;
 
-use std::fmt;
-use std::str::FromStr;
+use crate::named;
 
 /// A volume's part of a plan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,30 +51,33 @@ pub enum Plan {
     Divided(Vec<Share>),
 }
 
-/// Who makes the plan.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Allocator {
-    /// Size and policy together, by what they save.
-    #[default]
-    Urd,
-    /// ECI-Cache: useful reuse distance and the threshold rule.
-    Eci,
-    /// Centaur: total reuse distance.
-    Centaur,
-    /// Inspired by S-CAVE: working sets.
-    SCave,
-    /// vCacheShare: cache utility.
-    VCacheShare,
-    /// `CloudCache`: reuse working sets.
-    CloudCache,
-    /// The same for all, written back.
-    Equal,
-    /// By the operator's weights, written back.
-    Proportional,
-    /// The operator's sizes, written back.
-    Fixed,
-    /// No shares at all.
-    Shared,
+named! {
+    "allocator":
+    /// Who makes the plan.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum Allocator {
+        /// Size and policy together, by what they save.
+        #[default]
+        Urd = "urd",
+        /// ECI-Cache: useful reuse distance and the threshold rule.
+        Eci = "eci",
+        /// Centaur: total reuse distance.
+        Centaur = "centaur",
+        /// Inspired by S-CAVE: working sets.
+        SCave = "s-cave",
+        /// vCacheShare: cache utility.
+        VCacheShare = "vcacheshare",
+        /// `CloudCache`: reuse working sets.
+        CloudCache = "cloudcache",
+        /// The same for all, written back.
+        Equal = "equal",
+        /// By the operator's weights, written back.
+        Proportional = "proportional",
+        /// The operator's sizes, written back.
+        Fixed = "fixed",
+        /// No shares at all.
+        Shared = "shared",
+    }
 }
 
 /// The settings of allocators.
@@ -96,42 +98,7 @@ pub struct Settings {
     pub weighting: Weighting,
 }
 
-/// No such allocator.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no allocator is called `{0}`: there are {names}", names = Allocator::ALL.map(Allocator::name).join(", "))]
-pub struct UnknownAllocator(String);
-
 impl Allocator {
-    /// All of them.
-    pub const ALL: [Self; 10] = [
-        Self::Urd,
-        Self::Eci,
-        Self::Centaur,
-        Self::SCave,
-        Self::VCacheShare,
-        Self::CloudCache,
-        Self::Equal,
-        Self::Proportional,
-        Self::Fixed,
-        Self::Shared,
-    ];
-
-    /// Name of the allocator, as on the command line.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Urd => "urd",
-            Self::Eci => "eci",
-            Self::Centaur => "centaur",
-            Self::SCave => "s-cave",
-            Self::VCacheShare => "vcacheshare",
-            Self::CloudCache => "cloudcache",
-            Self::Equal => "equal",
-            Self::Proportional => "proportional",
-            Self::Fixed => "fixed",
-            Self::Shared => "shared",
-        }
-    }
-
     /// Divides `capacity` units.
     ///
     /// # Panics
@@ -162,20 +129,5 @@ impl Allocator {
             Self::Fixed => all(baseline::fixed(volumes, capacity), Back),
             Self::Shared => return Plan::Shared,
         })
-    }
-}
-
-impl fmt::Display for Allocator {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.pad(self.name())
-    }
-}
-
-impl FromStr for Allocator {
-    type Err = UnknownAllocator;
-
-    fn from_str(name: &str) -> Result<Self, UnknownAllocator> {
-        let found = Self::ALL.into_iter().find(|allocator| allocator.name() == name);
-        found.ok_or_else(|| UnknownAllocator(name.to_owned()))
     }
 }

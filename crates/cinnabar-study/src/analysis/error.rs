@@ -8,31 +8,24 @@ use std::path::PathBuf;
 
 /// Why an analysis was refused or failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum AnalysisError {
-    /// The traces can't be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// What is no file can't be read twice.
     #[error("{}: not a file; to recommend a size and plan for it, a trace is read twice", .0.display())]
     Twice(PathBuf),
-    /// Nothing to count.
     #[error("{}: no reads and no writes in it", .0.display())]
     Empty(PathBuf),
-    /// More blocks than are kept apart.
     #[error(transparent)]
     Blocks(#[from] TooManyBlocks),
-    /// More plans than a report can usefully hold.
     #[error("the trace has too many intervals for its length and its volumes")]
     ManyIntervals,
-    /// A volume that is not in the traces.
     #[error("no volume is called {name:?}: there are {}", .names.join(", "))]
     NoVolume {
-        /// As asked for.
         name: String,
         /// Those there are, the first of them at least.
         names: Vec<String>,
     },
-    /// A budget a day, without days.
     #[error("an SSD budget is for a time, and the trace has no times")]
     NoTimes,
 }

@@ -50,11 +50,6 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Intervals<I> {
         &self.records
     }
 
-    /// The same, to ask why there was an error.
-    pub const fn records_mut(&mut self) -> &mut I {
-        &mut self.records
-    }
-
     /// When the next interval's first request comes; `None` at the end. Known behind an interval.
     pub fn next_us(&self) -> Option<u64> {
         self.next.map(|record| record.ts_us)

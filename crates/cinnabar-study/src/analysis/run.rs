@@ -118,7 +118,6 @@ fn only_files(paths: &[PathBuf]) -> Result<(), AnalysisError> {
     other.map_or(Ok(()), |path| Err(AnalysisError::Twice(path.clone())))
 }
 
-/// One way through the traces.
 struct Pass<'a> {
     settings: &'a Settings,
     every: Every,

@@ -4,6 +4,7 @@
 //! their own), and requests are merged by time; of requests of the same time, the first trace's come
 //! first.
 
+use cinnabar_text::chain;
 use cinnabar_trace::{Record, Trace, TraceError};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -18,22 +19,14 @@ const TELL_EVERY: u32 = 1 << 14;
 
 /// Why traces can't be read, or not any further.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum InputError {
-    /// What a trace says.
     #[error("{}: {}", path.display(), chain(error))]
-    Trace {
-        /// Path of the trace.
-        path: PathBuf,
-        /// The error with its causes, in one line.
-        error: TraceError,
-    },
-    /// A directory is no trace.
+    Trace { path: PathBuf, error: TraceError },
     #[error("{}: it is a directory", .0.display())]
     Directory(PathBuf),
-    /// More volumes than are kept apart.
     #[error("{}: more than {VOLUMES_MAX} volumes", .0.display())]
     ManyVolumes(PathBuf),
-    /// More traces than are read at a time.
     #[error("{0} traces at a time: the most is {TRACES_MAX}")]
     ManyTraces(usize),
 }
@@ -243,11 +236,4 @@ impl Source {
     fn time(&self) -> Option<u64> {
         self.next.map(|record| record.ts_us.saturating_sub(self.origin_us))
     }
-}
-
-/// An error and its causes, in one line.
-fn chain(error: &dyn std::error::Error) -> String {
-    let causes = std::iter::successors(error.source(), |cause| cause.source());
-    let first = std::iter::once(error.to_string());
-    first.chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ")
 }

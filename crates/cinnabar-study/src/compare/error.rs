@@ -8,79 +8,40 @@ use std::path::PathBuf;
 
 /// Why a comparison was refused or failed.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum CompareError {
-    /// The traces can't be read.
     #[error(transparent)]
     Input(#[from] InputError),
-    /// What is no file can't be read again and again.
     #[error("{}: not a file, and a comparison reads it more than once", .0.display())]
     Twice(PathBuf),
-    /// A volume that is not in the traces.
     #[error("no volume is called {0:?}")]
     NoVolume(String),
     /// There is nothing to plan from: the plan of an interval comes from the ones before.
     #[error("the trace has {0} intervals, and plans need two at least")]
     FewIntervals(usize),
-    /// More plans than are kept.
     #[error("{intervals} intervals of {volumes} volumes: the most is {SHARES_MAX} shares")]
-    ManyShares {
-        /// Intervals so far.
-        intervals: usize,
-        /// Volumes so far.
-        volumes: usize,
-    },
-    /// More volumes than shares can be kept for.
+    ManyShares { intervals: usize, volumes: usize },
     #[error("{found} volumes: the most is {most}")]
-    ManyVolumes {
-        /// Volumes of the trace.
-        found: usize,
-        /// What is possible.
-        most: usize,
-    },
-    /// Nothing is read twice.
+    ManyVolumes { found: usize, most: usize },
     #[error("nothing is read again within an interval, so there is no demand for a cache")]
     NoDemand,
     /// The engine's log has too few segments for so many shares.
     #[error(
         "a cache of {capacity_blocks} blocks is too small for {volumes} shares: the engine needs {needed_blocks}"
     )]
-    Small {
-        /// Blocks of the cache.
-        capacity_blocks: u64,
-        /// Volumes of the trace.
-        volumes: usize,
-        /// Blocks it would take.
-        needed_blocks: u64,
-    },
-    /// A cache without a block.
+    Small { capacity_blocks: u64, volumes: usize, needed_blocks: u64 },
     #[error("{percent} % of a demand of {demand_blocks} blocks is no cache")]
-    Nothing {
-        /// The part asked for.
-        percent: f64,
-        /// What it is a part of.
-        demand_blocks: u64,
-    },
-    /// The volumes' minima don't fit.
+    Nothing { percent: f64, demand_blocks: u64 },
     #[error("a cache of {capacity_blocks} blocks: the minima of the volumes are {minima_blocks}")]
-    Minima {
-        /// Blocks of the cache.
-        capacity_blocks: u64,
-        /// Blocks that volumes are to have at least.
-        minima_blocks: u64,
-    },
-    /// The demand is more than is simulated.
+    Minima { capacity_blocks: u64, minima_blocks: u64 },
     #[error("a cache of {0} blocks: the most is {CAPACITY_BLOCKS_MAX}")]
     Large(u64),
-    /// A request is longer than any.
     #[error("a request of {0} blocks: the most is {REQUEST_BLOCKS_MAX}")]
     LongRequest(u64),
-    /// A request is beyond what a volume can have.
     #[error("a request at block {0}, beyond the largest volume")]
     FarRequest(u64),
-    /// More different blocks than can be numbered.
     #[error(transparent)]
     ManyBlocks(#[from] cinnabar_policy::TooManyBlocks),
-    /// The engine refused requests.
     #[error("the engine refused {0} requests")]
     Refused(u64),
 }

@@ -84,7 +84,6 @@ impl Input<'_> {
     }
 }
 
-/// Why a pass ended early.
 enum Stop {
     Trace(TraceError),
     Said(CompareError),

@@ -9,6 +9,7 @@
 use super::input::Input;
 use super::outcome::Outcome;
 use super::{CompareError, Comparison, Contestant, Measures, Model, Options, compare};
+use cinnabar_policy::named;
 use cinnabar_policy::sizing::{Allocator, Prices, Weighting};
 
 /// Thresholds tried: above such a part of writes among the reuses, writes are kept out.
@@ -20,28 +21,19 @@ pub const PARTS: [f64; 6] = [0.1, 0.2, 0.3, 0.5, 1.0, 3.0];
 /// By the slides an SSD write takes longer than a read; so many times as long here.
 const WRITES_SLOWER: f64 = 4.0;
 
-/// What an SSD write costs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Premise {
-    /// What the command was given.
-    Measured,
-    /// Four times an SSD read, the slides' premise.
-    WritesSlower,
+named! {
+    /// What an SSD write costs.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize)]
+    #[serde(rename_all = "kebab-case")]
+    pub enum Premise {
+        /// What the command was given.
+        Measured = "as measured",
+        /// Four times an SSD read, the slides' premise.
+        WritesSlower = "SSD writes slower",
+    }
 }
 
 impl Premise {
-    /// Both.
-    pub const ALL: [Self; 2] = [Self::Measured, Self::WritesSlower];
-
-    /// As reports have it.
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Measured => "as measured",
-            Self::WritesSlower => "SSD writes slower",
-        }
-    }
-
     fn prices(self, prices: &Prices) -> Prices {
         match self {
             Self::Measured => *prices,

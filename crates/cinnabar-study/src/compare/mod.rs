@@ -31,6 +31,7 @@ pub use plans::Division;
 pub use progress::Progress;
 
 use crate::analysis::{Bounds, Every, Interval, Look, Rules};
+use cinnabar_policy::named;
 use cinnabar_policy::sizing::{Allocator, Goal, Weighting};
 use std::collections::BTreeMap;
 use std::fmt;
@@ -76,13 +77,15 @@ impl fmt::Display for Contestant {
     }
 }
 
-/// What cache the plans are carried out by.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Model {
-    /// The production engine.
-    Engine,
-    /// What the papers assume.
-    Papers,
+named! {
+    /// What cache the plans are carried out by.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Model {
+        /// The production engine.
+        Engine = "engine",
+        /// What the papers assume.
+        Papers = "papers",
+    }
 }
 
 /// What is compared, and how.

@@ -130,14 +130,12 @@ impl Papers {
     }
 }
 
-/// What became of an access.
 struct Found {
     is_hit: bool,
     /// It wrote the SSD.
     is_kept: bool,
 }
 
-/// What is known of a block.
 #[derive(Clone, Copy, Debug, Default)]
 struct Block {
     /// When it was used last.

@@ -102,7 +102,6 @@ pub fn plan(
     Ok(sizes.iter().zip(&options.parts).zip(at_work).map(cache).collect())
 }
 
-/// A contestant at work.
 struct AtWork {
     contestant: Contestant,
     planner: Option<Planner>,

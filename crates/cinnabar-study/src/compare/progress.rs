@@ -1,29 +1,10 @@
 //! How far a comparison is, for those who wait for it.
 
-/// How far a comparison is.
+/// In which pass it is, and how far: requests read or, by all runs, replayed, and runs that are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs, reason = "the names say it")]
 pub enum Progress {
-    /// In the first pass.
-    Surveying {
-        /// Requests read.
-        requests: u64,
-    },
-    /// In the second one.
-    Planning {
-        /// Requests read.
-        requests: u64,
-        /// Of so many.
-        of: u64,
-    },
-    /// In the runs.
-    Running {
-        /// Requests replayed, in all runs.
-        requests: u64,
-        /// Of so many.
-        of: u64,
-        /// Runs that are done.
-        runs: usize,
-        /// Of so many.
-        runs_of: usize,
-    },
+    Surveying { requests: u64 },
+    Planning { requests: u64, of: u64 },
+    Running { requests: u64, of: u64, runs: usize, runs_of: usize },
 }

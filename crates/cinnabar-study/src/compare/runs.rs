@@ -23,7 +23,6 @@ const REQUEST_NS_DEFAULT: u64 = 10_000;
 /// The slowest pace: the engine's periods are seconds, and nothing more comes of longer pauses.
 const REQUEST_NS_MAX: u64 = 1_000_000_000;
 
-/// One run.
 #[derive(Clone, Copy)]
 struct Run {
     cache: usize,
@@ -132,68 +131,40 @@ fn carry_out(
         let counts = survey.references.iter().map(|of| Counts::without_cache(*of));
         return Ok(Outcome { volumes: counts.collect(), ..Outcome::default() });
     }
+    let (every, plans) = (survey.every, &entry.plans);
     match run.model {
         Model::Engine => {
-            let replayed = Replayed::new(capacity, volumes, request_ns(survey));
-            replay(input, survey.every, &entry.plans, heard, replayed)
+            let mut replayed = Replayed::new(capacity, volumes, request_ns(survey));
+            replay(input, every, plans, heard, |part| {
+                match part {
+                    Part::Plan(plan) => replayed.adopt(plan),
+                    Part::Request(volume, blocks, write) => replayed.request(volume, blocks, write),
+                }
+                Ok(())
+            })?;
+            replayed.finish()
         }
         Model::Papers => {
             let is_shared = entry.contestant == Contestant::Allocator(Allocator::Shared);
-            let papers = Papers::new(capacity, volumes, is_shared);
-            replay(input, survey.every, &entry.plans, heard, papers)
+            let mut papers = Papers::new(capacity, volumes, is_shared);
+            replay(input, every, plans, heard, |part| {
+                match part {
+                    Part::Plan(plan) => papers.adopt(plan),
+                    Part::Request(volume, blocks, write) => {
+                        papers.request(volume, blocks, write)?;
+                    }
+                }
+                Ok(())
+            })?;
+            Ok(papers.finish())
         }
     }
 }
 
-/// A cache that plans are carried out by.
-trait Player {
-    fn adopt(&mut self, plan: &Division);
-    fn request(
-        &mut self,
-        volume: usize,
-        blocks: std::ops::Range<u64>,
-        is_write: bool,
-    ) -> Result<(), CompareError>;
-    fn finish(self) -> Result<Outcome, CompareError>;
-}
-
-impl Player for Replayed {
-    fn adopt(&mut self, plan: &Division) {
-        self.adopt(plan);
-    }
-
-    fn request(
-        &mut self,
-        volume: usize,
-        blocks: std::ops::Range<u64>,
-        is_write: bool,
-    ) -> Result<(), CompareError> {
-        self.request(volume, blocks, is_write);
-        Ok(())
-    }
-
-    fn finish(self) -> Result<Outcome, CompareError> {
-        self.finish()
-    }
-}
-
-impl Player for Papers {
-    fn adopt(&mut self, plan: &Division) {
-        self.adopt(plan);
-    }
-
-    fn request(
-        &mut self,
-        volume: usize,
-        blocks: std::ops::Range<u64>,
-        is_write: bool,
-    ) -> Result<(), CompareError> {
-        Ok(self.request(volume, blocks, is_write)?)
-    }
-
-    fn finish(self) -> Result<Outcome, CompareError> {
-        Ok(self.finish())
-    }
+/// What a cache carries out: plans, and requests in between.
+enum Part<'a> {
+    Plan(&'a Division),
+    Request(usize, std::ops::Range<u64>, bool),
 }
 
 fn replay(
@@ -201,26 +172,19 @@ fn replay(
     every: Every,
     plans: &[Division],
     heard: &mut dyn FnMut(u64),
-    mut player: impl Player,
-) -> Result<Outcome, CompareError> {
+    mut play: impl FnMut(Part<'_>) -> Result<(), CompareError>,
+) -> Result<(), CompareError> {
     let mut plans = plans.iter();
-    player.adopt(plans.next().expect("a plan for the first interval"));
-    input.pass(every, heard, |step| {
-        match step {
-            Step::Request(record) => {
-                if let Some((blocks, is_write)) = blocks_of(record) {
-                    player.request(record.volume as usize, blocks, is_write)?;
-                }
-            }
-            Step::End { .. } => {
-                if let Some(plan) = plans.next() {
-                    player.adopt(plan);
-                }
-            }
-        }
-        Ok(())
-    })?;
-    player.finish()
+    play(Part::Plan(plans.next().expect("a plan for the first interval")))?;
+    input
+        .pass(every, heard, |step| match step {
+            Step::Request(record) => match blocks_of(record) {
+                Some((blocks, write)) => play(Part::Request(record.volume as usize, blocks, write)),
+                None => Ok(()),
+            },
+            Step::End { .. } => plans.next().map_or(Ok(()), |plan| play(Part::Plan(plan))),
+        })
+        .map(drop)
 }
 
 /// The trace's mean pace: what the engine does once a second, it does as often as it would have.

@@ -16,7 +16,7 @@ pub use error::{EngineError, HitsError};
 pub use portions::{Grain, Survey, survey};
 
 use cinnabar_engine::{Admission, Endurance};
-use cinnabar_policy::{Counts, Policy, Writes};
+use cinnabar_policy::{Counts, Policy, UnknownName, Writes};
 use cinnabar_trace::{Record, TraceError};
 use std::fmt;
 use std::num::{NonZeroU32, NonZeroUsize};
@@ -53,23 +53,15 @@ impl fmt::Display for Contender {
     }
 }
 
-/// No policy has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no policy is called `{name}`: there are {}", names())]
-pub struct UnknownContender {
-    name: String,
-}
-
-fn names() -> String {
-    Contender::all().map(Contender::name).collect::<Vec<_>>().join(", ")
-}
-
 impl FromStr for Contender {
-    type Err = UnknownContender;
+    type Err = UnknownName;
 
-    fn from_str(name: &str) -> Result<Self, UnknownContender> {
-        let found = Self::all().find(|contender| contender.name() == name);
-        found.ok_or_else(|| UnknownContender { name: name.to_owned() })
+    fn from_str(name: &str) -> Result<Self, UnknownName> {
+        Self::all().find(|contender| contender.name() == name).ok_or_else(|| UnknownName {
+            what: "policy",
+            name: name.to_owned(),
+            known: Self::all().map(Self::name).collect(),
+        })
     }
 }
 

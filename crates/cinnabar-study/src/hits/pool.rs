@@ -21,7 +21,6 @@ use std::time::Duration;
 const PORTIONS_MAX: usize = 6;
 const TELL_EVERY: Duration = Duration::from_millis(100);
 
-/// One cache.
 pub(super) enum Runner {
     Policy(Box<Simulation<'static>>),
     Engine(Box<EngineCache>),
@@ -145,7 +144,6 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> State<I> {
         }
     }
 
-    /// Keeps the first error.
     fn fail(&mut self, error: HitsError) {
         self.failed.get_or_insert(error);
     }

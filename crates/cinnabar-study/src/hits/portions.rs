@@ -62,7 +62,6 @@ impl Grain {
     }
 }
 
-/// A part of the trace.
 #[derive(Debug, Default)]
 pub(super) struct Portion {
     pub(super) accesses: Vec<Access>,
@@ -70,7 +69,6 @@ pub(super) struct Portion {
     pub(super) requests: Vec<Request>,
 }
 
-/// Reads a trace.
 #[derive(Debug)]
 pub(super) struct Portions<I> {
     records: I,
@@ -152,7 +150,6 @@ impl<I: Iterator<Item = Result<Record, TraceError>>> Portions<I> {
         self.survey.read_references += if is_write { 0 } else { count };
     }
 
-    /// What was read so far.
     pub(super) fn survey(&self) -> Survey {
         let volumes = self.volumes.len() as u32;
         Survey { blocks: self.interner.blocks(), volumes, ..self.survey }

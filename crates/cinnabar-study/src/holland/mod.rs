@@ -60,11 +60,6 @@ impl Experiment {
         let aimed = self.targets.iter().map(|target| &target.config);
         distinct(drawn.chain(aimed).chain(self.checks.iter().flat_map(Check::configs)))
     }
-
-    /// Those that its checks need.
-    pub fn check_configs(&self) -> Vec<Config> {
-        distinct(self.checks.iter().flat_map(Check::configs))
-    }
 }
 
 /// Each configuration once, in order of first use.

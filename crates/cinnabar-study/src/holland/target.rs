@@ -63,7 +63,6 @@ impl Target {
         Self::between(what, config, quantity, percent / 100.0, percent / 100.0)
     }
 
-    /// A range.
     pub(super) fn between(
         what: impl Into<String>,
         config: &Config,

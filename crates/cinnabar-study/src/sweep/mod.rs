@@ -77,26 +77,12 @@ pub struct Finished {
 
 /// Why a sweep gives nothing, or not all.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SweepError {
-    /// A job needs more memory than there is for all of them.
     #[error("{name} needs about {} MiB of memory, and there are {} MiB", bytes >> 20, limit >> 20)]
-    TooLarge {
-        /// Its name.
-        name: String,
-        /// What it needs.
-        bytes: u64,
-        /// What there is.
-        limit: u64,
-    },
-    /// A job failed.
+    TooLarge { name: String, bytes: u64, limit: u64 },
     #[error("{name}: {source}")]
-    Job {
-        /// Its name.
-        name: String,
-        /// The error of the run.
-        source: RunError,
-    },
-    /// The watcher stopped the sweep.
+    Job { name: String, source: RunError },
     #[error("the sweep was stopped")]
     Stopped,
 }

@@ -11,7 +11,6 @@ const JOB_BITS: u32 = 24;
 /// Jobs at a time at most.
 pub(super) const JOBS_MAX: usize = 1 << JOB_BITS;
 
-/// Events to come.
 #[derive(Debug, Default)]
 pub(super) struct Agenda {
     /// Time, count and job in one number, so that comparing is one step.

@@ -5,33 +5,40 @@
 //! syncers, smaller by one factor, which keeps hit shares and latencies and shortens the run.
 //! `check.rs` says which settings make no sense.
 
+use cinnabar_policy::named;
 use std::fmt;
 use std::str::FromStr;
 
 /// Blocks of 4 KiB in a gibibyte.
 pub const BLOCKS_PER_GIB: u64 = 1 << 18;
 
-/// How RAM and flash of a host work together.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Architecture {
-    /// Two caches, one behind the other: RAM writes to flash, flash writes to the file server.
-    Naive,
-    /// RAM writes to the file server, and flash is brought up to date afterwards; it is never dirty
-    /// and has no write policy.
-    Lookaside,
-    /// One LRU list over the frames of both; a block stays in the frame it came into.
-    Unified,
-    /// The production engine in place of the flash cache.
-    Cinnabar,
+named! {
+    "architecture":
+    /// How RAM and flash of a host work together.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Architecture {
+        /// Two caches, one behind the other: RAM writes to flash, flash writes to the file server.
+        Naive = "naive",
+        /// RAM writes to the file server, and flash is brought up to date afterwards; it is never dirty
+        /// and has no write policy.
+        Lookaside = "lookaside",
+        /// One LRU list over the frames of both; a block stays in the frame it came into.
+        Unified = "unified",
+        /// The production engine in place of the flash cache.
+        Cinnabar = "cinnabar",
+    }
 }
 
-/// Where the flash is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Placement {
-    /// In each host.
-    Client,
-    /// In the file server, one for all hosts.
-    Server,
+named! {
+    "placement of flash":
+    /// Where the flash is.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Placement {
+        /// In each host.
+        Client = "client",
+        /// In the file server, one for all hosts.
+        Server = "server",
+    }
 }
 
 /// When a written block goes on to the level below.
@@ -56,24 +63,30 @@ pub enum Service {
     Servers(u32),
 }
 
-/// Which way the packets of a link keep each other waiting.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Duplex {
-    /// Only those of the same direction.
-    Full,
-    /// Packets of both directions wait for each other.
-    Half,
+named! {
+    "kind of link":
+    /// Which way the packets of a link keep each other waiting.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Duplex {
+        /// Only those of the same direction.
+        Full = "full",
+        /// Packets of both directions wait for each other.
+        Half = "half",
+    }
 }
 
-/// How packets of writes that no thread waits for, those of syncers included, affect other packets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Background {
-    /// They are sent when no other packet waits; a packet in flight is not interrupted.
-    Yield,
-    /// They go in turn with the others.
-    Queue,
-    /// They take their own time and delay no other packet, as if the link had unlimited bandwidth.
-    Free,
+named! {
+    "treatment of background writes":
+    /// How packets of writes that no thread waits for, those of syncers included, affect other packets.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum Background {
+        /// They are sent when no other packet waits; a packet in flight is not interrupted.
+        Yield = "yield",
+        /// They go in turn with the others.
+        Queue = "queue",
+        /// They take their own time and delay no other packet, as if the link had unlimited bandwidth.
+        Free = "free",
+    }
 }
 
 /// What the measured part finds in flash.
@@ -92,13 +105,16 @@ pub enum Restart {
     Stop,
 }
 
-/// Which frames of the unified architecture are filled first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FrameOrder {
-    /// RAM, then flash.
-    RamFirst,
-    /// Both, in proportion to their sizes.
-    Spread,
+named! {
+    "order of frames":
+    /// Which frames of the unified architecture are filled first.
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum FrameOrder {
+        /// RAM, then flash.
+        RamFirst = "ram-first",
+        /// Both, in proportion to their sizes.
+        Spread = "spread",
+    }
 }
 
 /// What things take, in nanoseconds; the values of the paper's slides.
@@ -310,42 +326,3 @@ impl FromStr for WritePolicy {
         }
     }
 }
-
-macro_rules! names {
-    ($kind:ident: $($variant:ident = $name:literal),+) => {
-        impl $kind {
-            /// The names that [`str::parse`] knows.
-            pub const NAMES: &[&str] = &[$($name),+];
-        }
-        impl fmt::Display for $kind {
-            fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-                f.write_str(match self { $(Self::$variant => $name),+ })
-            }
-        }
-        impl FromStr for $kind {
-            type Err = UnknownName;
-            fn from_str(text: &str) -> Result<Self, UnknownName> {
-                match text {
-                    $($name => Ok(Self::$variant),)+
-                    _ => Err(UnknownName { name: text.to_owned(), known: Self::NAMES }),
-                }
-            }
-        }
-    };
-}
-
-/// Nothing has this name.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name:?} is none of {}", known.join(", "))]
-pub struct UnknownName {
-    /// The unknown name, as it was given.
-    pub name: String,
-    /// What there is.
-    pub known: &'static [&'static str],
-}
-
-names!(Architecture: Naive = "naive", Lookaside = "lookaside", Unified = "unified", Cinnabar = "cinnabar");
-names!(Placement: Client = "client", Server = "server");
-names!(Duplex: Full = "full", Half = "half");
-names!(Background: Yield = "yield", Queue = "queue", Free = "free");
-names!(FrameOrder: RamFirst = "ram-first", Spread = "spread");

@@ -13,7 +13,6 @@ pub(super) const RAM: usize = 0;
 /// See [`RAM`].
 pub(super) const FLASH: usize = 1;
 
-/// A block that had to leave.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Victim {
     pub(super) block: u32,
@@ -26,7 +25,6 @@ impl Victim {
     }
 }
 
-/// One of them.
 #[derive(Debug)]
 pub(super) struct Host {
     pub(super) words: Words,
@@ -37,7 +35,6 @@ pub(super) struct Host {
     free_frames: [u64; 2],
     frames: [u64; 2],
     order: FrameOrder,
-    /// The flash device.
     pub(super) device: Station,
     pub(super) syncers: [Option<Syncer>; 2],
     /// Writes in the background under way.
@@ -167,7 +164,6 @@ impl Host {
         }
     }
 
-    /// Marks it clean.
     #[inline]
     pub(super) fn mark_clean(&mut self, tier: usize, block: u32) {
         self.words[block as usize][tier] &= !DIRTY;

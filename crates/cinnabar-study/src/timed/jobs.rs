@@ -83,7 +83,6 @@ pub(super) enum Stage {
     EngineDone,
 }
 
-/// One job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Job {
     pub(super) kind: Kind,
@@ -99,13 +98,11 @@ pub(super) struct Job {
     /// The frame it writes to is in flash.
     pub(super) in_flash: bool,
     pub(super) host: u16,
-    /// Number of the block.
     pub(super) block: u32,
     /// The block on its way down: its own, or one that had to leave.
     pub(super) moving: u32,
     /// The job that it is a part of.
     pub(super) parent: u32,
-    /// Parts under way.
     pub(super) parts: u32,
     pub(super) started_ns: u64,
     /// Blocks of the operation that no part has yet.
@@ -136,7 +133,6 @@ impl Job {
     }
 }
 
-/// All of them.
 #[derive(Debug, Default)]
 pub(super) struct Jobs {
     table: Vec<Job>,

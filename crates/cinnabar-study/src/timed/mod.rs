@@ -77,17 +77,14 @@ pub enum Pace {
 
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum RunError {
-    /// A setting makes no sense.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// A workload that can't be made up.
     #[error("the workload can't be made up")]
     Workload(#[from] WorkloadError),
-    /// The trace can't be read on.
     #[error("the trace can't be read")]
     Trace(#[from] TraceError),
-    /// The trace has more different blocks than can be numbered.
     #[error("the trace names too many blocks")]
     Blocks(#[from] cinnabar_policy::TooManyBlocks),
     /// Requests come faster than they are answered.

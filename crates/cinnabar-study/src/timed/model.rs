@@ -22,7 +22,6 @@ const PAUSES: u64 = 0x5057_5345;
 /// Jobs under way at most between two events; one event makes far fewer than the rest.
 const UNDER_WAY_MAX: usize = JOBS_MAX - (4 << 20);
 
-/// A simulation.
 pub(super) struct Model<'a> {
     pub(super) config: Config,
     /// Where the flash of a host is looked for: nowhere, in it, or in the file server.
@@ -57,7 +56,6 @@ pub(super) struct Model<'a> {
     pub(super) last_ns: u64,
 }
 
-/// Where flash is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FlashAt {
     Nowhere,

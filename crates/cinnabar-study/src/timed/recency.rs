@@ -28,7 +28,6 @@ pub(super) type Words = Vec<[u32; 2]>;
 #[derive(Debug)]
 pub(super) struct Recency<const TIER: usize> {
     ring: Vec<u32>,
-    /// Oldest entry.
     first: usize,
     /// Entries, old ones among them.
     used: usize,
@@ -104,7 +103,6 @@ impl<const TIER: usize> Recency<TIER> {
         }
     }
 
-    /// Takes out everything.
     pub(super) fn clear(&mut self, words: &mut Words) {
         while self.pop(words).is_some() {}
     }

@@ -8,7 +8,6 @@ use cinnabar_policy::{Access, Interner};
 use cinnabar_trace::generate::working_set::{Settings, Sharing, WorkingSet};
 use cinnabar_trace::{Op, Record, TraceError};
 
-/// One operation.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Operation {
     pub(super) host: usize,
@@ -25,7 +24,6 @@ pub(super) struct Operation {
 
 type Records<'a> = Box<dyn Iterator<Item = Result<Record, TraceError>> + 'a>;
 
-/// Where operations come from.
 pub(super) enum Source<'a> {
     /// Made up; a block's key is its number.
     Made(Made),

@@ -37,7 +37,6 @@ impl Station {
     }
 }
 
-/// Which way a packet goes.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Way {
     /// To the file server.

@@ -30,7 +30,6 @@ pub struct Point {
     pub config: Config,
     /// The values of the axes' keys, as a plan would say them.
     pub values: Vec<String>,
-    /// Where each of the keys was set.
     pub(super) origins: Vec<Origin>,
 }
 

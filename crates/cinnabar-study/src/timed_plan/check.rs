@@ -5,8 +5,7 @@ use super::survey::Survey;
 use super::{Origin, Plan, Point};
 use crate::sweep::Job;
 use crate::timed::{Config, ConfigError as Impossible};
-use cinnabar_text::ConfigError;
-use cinnabar_text::show_size;
+use cinnabar_text::{ConfigError, show_size};
 
 /// Checks all points.
 ///

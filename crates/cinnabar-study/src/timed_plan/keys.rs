@@ -43,7 +43,6 @@ enum Kind {
     Name(Names),
 }
 
-/// A setting with a few named values.
 #[derive(Clone, Copy, Debug)]
 struct Names {
     known: &'static [&'static str],

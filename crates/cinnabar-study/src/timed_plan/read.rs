@@ -12,7 +12,6 @@ use std::io::Read;
 use std::path::Path;
 use toml::de::DeTable;
 
-/// Longest plan.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 const SECTIONS: &[(&str, &str)] = &[
     ("hosts", "[hosts]"),

@@ -34,14 +34,12 @@ pub struct Survey {
 
 /// Why there is no survey.
 #[derive(Debug, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum SurveyError {
-    /// The trace can't be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// It names more blocks than can be simulated.
     #[error(transparent)]
     Blocks(#[from] TooManyBlocks),
-    /// There is nothing to simulate.
     #[error("it has neither reads nor writes")]
     Empty,
 }

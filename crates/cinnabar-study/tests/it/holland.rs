@@ -75,7 +75,8 @@ fn the_six_published_results_hold_and_the_tables_are_met() {
         .filter(|experiment| !experiment.targets.is_empty() || experiment.claim.is_some())
         .collect();
     let targets = || published.iter().flat_map(|experiment| &experiment.targets);
-    let mut configs: Vec<Config> = published.iter().flat_map(Experiment::check_configs).collect();
+    let checks = published.iter().flat_map(|experiment| &experiment.checks);
+    let mut configs: Vec<Config> = checks.flat_map(Check::configs).copied().collect();
     configs.extend(targets().map(|target| target.config));
     let configs = holland::distinct(configs.iter());
     let jobs: Vec<_> = configs.iter().map(|config| Job::generated("", *config)).collect();

@@ -43,7 +43,6 @@ const MONTHS: [u64; 10] = [1, 3, 6, 12, 24, 60, 120, 240, 600, 1200];
 const NAMES: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// A moment, taken apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) year: u64,

@@ -1,6 +1,5 @@
 //! Which colour a name has: one colour a name over a whole page, and never one colour for two names.
 
-/// Red, green and blue.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Rgb(pub(super) u8, pub(super) u8, pub(super) u8);
 

@@ -8,7 +8,6 @@ use crate::{Table, Unit};
 
 /// Cells of a grid.
 pub(super) const CELLS_MAX: usize = 2_000_000;
-/// Columns of a table.
 const TABLE_COLUMNS_MAX: usize = 13;
 /// Characters of a column's name in a table.
 const TABLE_NAME_MAX: usize = 40;
@@ -40,7 +39,6 @@ pub struct Grid {
 }
 
 impl Grid {
-    /// Without rows.
     pub(super) fn new(caption: &str) -> Self {
         Self { caption: shortened(caption, NAME_MAX), ..Self::default() }
     }
@@ -78,7 +76,6 @@ impl Grid {
         }
     }
 
-    /// Adds a row.
     pub(super) fn row(&mut self, cells: impl Iterator<Item = Cell>) {
         self.rows.push(cells.take(self.header.len()).collect());
     }
@@ -220,7 +217,6 @@ pub(super) fn number(value: f64) -> String {
     }
 }
 
-/// The beginning of a text.
 pub(super) fn shortened(text: &str, characters_max: usize) -> String {
     match text.char_indices().nth(characters_max) {
         None => text.to_owned(),

@@ -185,7 +185,6 @@ impl Heat {
     }
 }
 
-/// The colour of a value.
 #[expect(clippy::cast_sign_loss, reason = "it is between 0 and 1")]
 fn step_of(scale: &Ruler, value: f64) -> usize {
     let place = scale.place(value).unwrap_or(0.0).clamp(0.0, 1.0);

@@ -32,7 +32,6 @@ pub(super) struct Upright {
 }
 
 impl Upright {
-    /// An axis of values.
     pub(super) fn of(axis: &Axis, ruler: Ruler, look: &Look) -> Self {
         let each = FONT * 1.3 / f64::from(look.height.max(1));
         let label = |tick: &(f64, String)| (tick.0, ruler.label(tick.0, each));
@@ -56,7 +55,6 @@ pub(super) struct Plot<'a> {
     pub(super) right: i32,
     pub(super) top: i32,
     pub(super) bottom: i32,
-    /// What is drawn.
     pub(super) body: String,
 }
 

@@ -2,7 +2,6 @@
 
 use std::fmt::Write;
 
-/// A place in a drawing.
 pub(super) type Pixel = (i32, i32);
 
 /// The `d` of a path, as it is written.
@@ -29,7 +28,6 @@ impl Pen {
         self.command = 'l';
     }
 
-    /// A line to a place.
     pub(super) fn to(&mut self, to: Pixel) {
         let (across, down) = (to.0 - self.at.0, to.1 - self.at.1);
         match (across, down) {
@@ -72,7 +70,6 @@ impl Pen {
         self.at = self.began;
     }
 
-    /// An upright rectangle.
     pub(super) fn rectangle(&mut self, (left, top): Pixel, (right, bottom): Pixel) {
         self.start((left, top));
         self.to((right, top));
@@ -81,7 +78,6 @@ impl Pen {
         self.close();
     }
 
-    /// What was written.
     pub(super) fn path(&self) -> &str {
         &self.path
     }

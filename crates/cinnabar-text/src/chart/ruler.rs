@@ -17,7 +17,6 @@ const EDGE: f64 = 0.02;
 /// Labelled ticks of a logarithmic axis.
 const LOG_TICKS_MAX: i32 = 9;
 
-/// See the module.
 #[derive(Clone, Debug)]
 pub(super) struct Ruler {
     low: f64,
@@ -164,7 +163,6 @@ impl Ruler {
         found.map(|(_, label)| label.clone()).unwrap_or_default()
     }
 
-    /// All tick labels.
     pub(super) fn labels(&self) -> impl Iterator<Item = &str> {
         self.ticks.iter().map(|(_, label)| label.as_str())
     }

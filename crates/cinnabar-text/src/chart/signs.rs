@@ -22,7 +22,6 @@ pub(super) enum Sign {
     Remark,
 }
 
-/// A name of the legend.
 #[derive(Clone, Debug)]
 pub(super) struct Key {
     /// Which colour and shape.

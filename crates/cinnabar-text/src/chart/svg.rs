@@ -46,7 +46,6 @@ pub(super) fn path(body: &mut String, pen: &Pen, attributes: &str) {
     }
 }
 
-/// An attribute for scripts.
 pub(super) fn attribute(data: &mut String, name: &str, value: &str) {
     write!(data, " data-{name}=\"{value}\"").expect("a string takes everything");
 }

@@ -12,7 +12,6 @@ pub fn print(failure: &Failure) {
     let _gone = std::io::stderr().lock().write_all(text(failure).as_bytes());
 }
 
-/// Its lines.
 pub(super) fn text(failure: &Failure) -> String {
     let error = format!("error: {}\n", shown(&failure.message));
     if failure.hint.is_empty() {

@@ -53,7 +53,6 @@ struct Line {
     lost_before: u64,
 }
 
-/// What the thread is to do next.
 enum Next {
     /// So many lines are lost, and this one is to be written.
     Write { lost: u64, line: Option<Box<[u8]>> },
@@ -170,7 +169,6 @@ impl Shared {
     }
 }
 
-/// The thread's.
 struct Writer<W> {
     sink: W,
     tell_lost: TellLost,

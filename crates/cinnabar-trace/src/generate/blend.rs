@@ -35,13 +35,11 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Blocks of the volume.
     pub(super) const fn blocks(&self) -> u64 {
         self.written.0 + self.log.0 + self.read.0 + self.looped.0
     }
 }
 
-/// The volume under way.
 #[derive(Debug)]
 pub(super) struct Blend {
     settings: Settings,
@@ -67,7 +65,6 @@ impl Blend {
         Self { settings, written, read, log_at, loop_at, scan_at: (0, 0) }
     }
 
-    /// The next request.
     pub(super) fn next(&mut self, ts_us: u64, chance: &mut Chance) -> Record {
         let write = chance.with(self.settings.write_share);
         let (first, blocks) = if write { self.write(chance) } else { self.read(chance) };

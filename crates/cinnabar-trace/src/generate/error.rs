@@ -2,44 +2,14 @@
 
 /// Why settings give no workload.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Error {
-    /// A whole number out of range.
     #[error("{what} of {value}: from {least} to {most} can be asked for")]
-    Range {
-        /// What it is a number of.
-        what: &'static str,
-        /// The value that was given.
-        value: u64,
-        /// The least that can be.
-        least: u64,
-        /// The most that can be.
-        most: u64,
-    },
-    /// A share, a rate or an exponent out of range, or not a number at all.
+    Range { what: &'static str, value: u64, least: u64, most: u64 },
     #[error("{what} of {value}: from {least} to {most} can be asked for")]
-    Number {
-        /// What it is.
-        what: &'static str,
-        /// The value that was given.
-        value: f64,
-        /// The least that can be.
-        least: f64,
-        /// The most that can be.
-        most: f64,
-    },
-    /// Parts that are more than their whole.
+    Number { what: &'static str, value: f64, least: f64, most: f64 },
     #[error("{parts} need {needed} blocks of 4 KiB, and {whole} has {there}")]
-    Room {
-        /// What has to fit.
-        parts: &'static str,
-        /// Blocks of all of them.
-        needed: u64,
-        /// What it has to fit into.
-        whole: &'static str,
-        /// Blocks of that whole.
-        there: u64,
-    },
-    /// Shares that are more than everything.
+    Room { parts: &'static str, needed: u64, whole: &'static str, there: u64 },
     #[error("{0} add up to more than 1")]
     Shares(&'static str),
 }

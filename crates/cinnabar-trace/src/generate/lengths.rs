@@ -38,7 +38,6 @@ impl Lengths {
         self.sums.iter().map(|&(blocks, _)| blocks).max().unwrap_or(1)
     }
 
-    /// One of them.
     pub(super) fn pick(&self, chance: &mut Chance) -> u64 {
         let whole = self.sums[self.sums.len() - 1].1;
         let at = chance.unit() * whole;

@@ -160,7 +160,7 @@ fn applied(allocator: Option<Allocator>, daemon: &Daemon) -> Result<PlanReport, 
 }
 
 fn allocator(text: &str) -> Result<Allocator, String> {
-    text.parse().map_err(|error: cinnabar_policy::sizing::UnknownAllocator| error.to_string())
+    text.parse().map_err(|error: cinnabar_policy::UnknownName| error.to_string())
 }
 
 /// Milliseconds since 1970, so long ago.

@@ -33,7 +33,6 @@ pub(crate) struct Args {
     bench: Vec<String>,
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<()> {
     ensure!(args.rounds > 0, "--rounds must be at least 1");
     let base = checkout(&args.base)?;

@@ -9,7 +9,6 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 /// Of the next run of our load generator.
 static SEED: AtomicU64 = AtomicU64::new(1);
 
-/// What is read.
 #[derive(Clone, Debug)]
 pub(super) enum Target {
     /// The file itself, by fio with `io_uring` past the page cache.

@@ -25,7 +25,6 @@ const HITS_MAX: f64 = 0.01;
 /// What the daemon may add at QD 32, in percent.
 const ADDED_PERCENT_MAX: f64 = 5.0;
 
-/// The table.
 pub(super) fn measure(folder: &Path, plan: Plan) -> Result<String> {
     let alone = DEPTHS.iter().map(|depth| model_alone(*depth)).collect::<Result<Vec<f64>>>()?;
     let site = Site::within(folder)?;
@@ -37,7 +36,6 @@ pub(super) fn measure(folder: &Path, plan: Plan) -> Result<String> {
     let rows = [("NBD", server.nbd()?), ("vhost-user", server.vhost()?)];
     let mut heading = vec!["misses on sim:filer, mean latency in us".to_owned()];
     heading.extend(DEPTHS.iter().map(|depth| format!("QD{depth}")));
-    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
     let mut table = Table::new(&heading);
     let line = |name: &str, values: &[String]| [vec![name.to_owned()], values.to_vec()].concat();
     let whole: Vec<String> = alone.iter().map(|mean| format!("{mean:.0}")).collect();
@@ -48,7 +46,7 @@ pub(super) fn measure(folder: &Path, plan: Plan) -> Result<String> {
             .iter()
             .map(|depth| daemon(&server, &target, *depth, plan))
             .collect::<Result<Vec<f64>>>()
-            .with_context(|| format!("{name}:\n{}", server.running().log()))?;
+            .with_context(|| format!("{name}:\n{}", server.process.running().log()))?;
         let added = |index: usize| (means[index] / alone[index] - 1.0) * 100.0;
         let cells: Vec<String> = (0..DEPTHS.len())
             .map(|index| format!("{:.0} ({:+.1} %)", means[index], added(index)))
@@ -78,9 +76,9 @@ fn daemon(server: &Server, target: &Target, depth: u32, plan: Plan) -> Result<f6
     let mut means = Vec::new();
     for round in 0..plan.rounds {
         eprintln!("misses, {target:?}, round {}, QD{depth}", round + 1);
-        let (hits, misses) = (server.count("read_hits")?, server.misses()?);
+        let (hits, misses) = (server.count("read_hits")?, server.count("misses")?);
         let seen = Load::new(depth, plan.seconds).on(target, None)?;
-        let (hits, misses) = (server.count("read_hits")? - hits, server.misses()? - misses);
+        let (hits, misses) = (server.count("read_hits")? - hits, server.count("misses")? - misses);
         let share = hits as f64 / (hits + misses).max(1) as f64;
         ensure!(share <= HITS_MAX, "{hits} hits among {} reads", hits + misses);
         means.push(seen.mean);

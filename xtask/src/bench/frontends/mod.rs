@@ -66,7 +66,6 @@ struct Plan {
 
 const DEPTHS: [u32; 3] = [1, 32, 128];
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     install::debian(&[tools::FIO, tools::QEMU_NBD, tools::QEMU_STORAGE_DAEMON, tools::NBDKIT])?;
     // Before anything runs that a compiler would disturb.

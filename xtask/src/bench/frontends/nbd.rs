@@ -3,8 +3,9 @@
 use super::clients::{Load, Target};
 use super::servers::{Peer, Server};
 use super::{DEPTHS, Plan};
+use crate::bench::middle;
 use crate::table::Table;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use e2e::Site;
 use std::path::Path;
 
@@ -15,7 +16,6 @@ const ROWS: usize = PEERS.len() + 2;
 /// Marks: IOPS at QD 32 of the best peer's.
 const IOPS_MIN: f64 = 1.2;
 
-/// One measurement.
 #[derive(Clone, Copy, Debug, Default)]
 struct Sample {
     iops: f64,
@@ -44,7 +44,11 @@ pub(super) fn measure(medium: &str, folder: &Path, plan: Plan) -> Result<String>
                     let load = Load { connections, depth, seconds: plan.seconds };
                     let sample = match servers.get(row) {
                         Some(server) => against(load, server).with_context(|| {
-                            format!("{load:?} on {}:\n{}", name(row), server.running().log())
+                            format!(
+                                "{load:?} on {}:\n{}",
+                                name(row),
+                                server.process.running().log()
+                            )
                         })?,
                         None => Sample { iops: load.on(&file, None)?.iops, cpu_us: f64::NAN },
                     };
@@ -66,24 +70,20 @@ fn name(row: usize) -> &'static str {
 }
 
 fn against(load: Load, server: &Server) -> Result<Sample> {
-    let (cpu, misses) = (server.cpu()?, server.misses()?);
-    let seen = load.on(&server.nbd()?, None)?;
-    let cpu = server.cpu()?.saturating_sub(cpu);
-    ensure!(server.misses()? == misses, "a miss while everything should be cached");
-    Ok(Sample { iops: seen.iops, cpu_us: cpu.as_secs_f64() * 1e6 / seen.operations.max(1) as f64 })
+    let (seen, cpu_us) = server.under(load, &server.nbd()?, None)?;
+    Ok(Sample { iops: seen.iops, cpu_us })
 }
 
 fn table(medium: &str, connections: u32, samples: &Samples) -> String {
     let mut heading = vec![format!("{medium}, NBD, {connections} connection(s)")];
     heading.extend(DEPTHS.iter().map(|depth| format!("IOPS QD{depth}")));
     heading.extend(DEPTHS.iter().map(|depth| format!("CPU us/op QD{depth}")));
-    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
     let mut table = Table::new(&heading);
     for (row, cells) in samples.iter().enumerate() {
         let mut line = vec![name(row).to_owned()];
-        line.extend(cells.iter().map(|cell| format!("{:.0}", median(cell, |s| s.iops))));
+        line.extend(cells.iter().map(|cell| format!("{:.0}", middle(cell, |s| s.iops))));
         line.extend(cells.iter().map(|cell| {
-            let cpu = median(cell, |sample| sample.cpu_us);
+            let cpu = middle(cell, |sample| sample.cpu_us);
             if cpu.is_nan() { "-".into() } else { format!("{cpu:.1}") }
         }));
         table.row(line);
@@ -94,9 +94,9 @@ fn table(medium: &str, connections: u32, samples: &Samples) -> String {
 /// The marks: IOPS at QD 32 and CPU at the best depth of each, against the best peer; apart, against
 /// the best that reads the medium, for nbdkit reads RAM.
 fn verdict(samples: &Samples) -> String {
-    let at_32 = |row: usize| median(&samples[row][1], |sample| sample.iops);
+    let at_32 = |row: usize| middle(&samples[row][1], |sample| sample.iops);
     let least_cpu = |row: usize| {
-        samples[row].iter().map(|cell| median(cell, |s| s.cpu_us)).fold(f64::INFINITY, f64::min)
+        samples[row].iter().map(|cell| middle(cell, |s| s.cpu_us)).fold(f64::INFINITY, f64::min)
     };
     let peers = |direct_only: bool| {
         let counts = move |peer: Peer| !direct_only || peer != Peer::Nbdkit;
@@ -117,8 +117,4 @@ fn verdict(samples: &Samples) -> String {
         cpu(false),
         cpu(true)
     )
-}
-
-fn median(samples: &[Sample], value: impl Fn(&Sample) -> f64) -> f64 {
-    crate::bench::median(samples.iter().map(value).collect())
 }

@@ -4,17 +4,16 @@
 use super::clients::{Load, loadgen_binary};
 use super::servers::Server;
 use super::{DEPTHS, Plan};
-use crate::bench::{heading, median};
+use crate::bench::{heading, middle};
 use crate::install;
 use crate::table::Table;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use e2e::{MIB, Site, tools};
 use std::path::Path;
 
 const SETTINGS: [&str; 3] = ["iops_reservation = 1000", "iops_limit = 5000", "iops_weight = 500"];
 const ROWS: [&str; 2] = ["without settings", "with reservation, limit and weight"];
 
-/// One measurement.
 #[derive(Clone, Copy, Debug)]
 struct Sample {
     iops: f64,
@@ -61,13 +60,9 @@ fn measure(folder: &Path, plan: Plan) -> Result<String> {
 
 fn against(server: &Server, vhost: bool, depth: u32, seconds: u64) -> Result<Sample> {
     let target = if vhost { server.vhost()? } else { server.nbd()? };
-    let (cpu, misses) = (server.cpu()?, server.misses()?);
-    let seen = Load::new(depth, seconds)
-        .on(&target, None)
-        .with_context(|| format!("{target:?}:\n{}", server.running().log()))?;
-    let cpu = server.cpu()?.saturating_sub(cpu);
-    ensure!(server.misses()? == misses, "a miss while everything should be cached");
-    let cpu_us = cpu.as_secs_f64() * 1e6 / seen.operations.max(1) as f64;
+    let (seen, cpu_us) = server
+        .under(Load::new(depth, seconds), &target, None)
+        .with_context(|| format!("{target:?}:\n{}", server.process.running().log()))?;
     Ok(Sample { iops: seen.iops, p99_us: seen.p99, cpu_us })
 }
 
@@ -76,14 +71,12 @@ fn table(front: &str, samples: &[[Vec<Sample>; DEPTHS.len()]; 2]) -> String {
     for what in ["IOPS", "p99 us", "CPU us/op"] {
         heading.extend(DEPTHS.iter().map(|depth| format!("{what} QD{depth}")));
     }
-    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
     let mut table = Table::new(&heading);
-    let of = |cell: &[Sample], value: fn(&Sample) -> f64| median(cell.iter().map(value).collect());
     for (name, cells) in ROWS.iter().zip(samples) {
         let mut line = vec![(*name).to_owned()];
-        line.extend(cells.iter().map(|cell| format!("{:.0}", of(cell, |s| s.iops))));
-        line.extend(cells.iter().map(|cell| format!("{:.0}", of(cell, |s| s.p99_us))));
-        line.extend(cells.iter().map(|cell| format!("{:.2}", of(cell, |s| s.cpu_us))));
+        line.extend(cells.iter().map(|cell| format!("{:.0}", middle(cell, |s| s.iops))));
+        line.extend(cells.iter().map(|cell| format!("{:.0}", middle(cell, |s| s.p99_us))));
+        line.extend(cells.iter().map(|cell| format!("{:.2}", middle(cell, |s| s.cpu_us))));
         table.row(line);
     }
     format!("\n{}", table.render())

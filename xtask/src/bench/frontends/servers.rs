@@ -1,15 +1,14 @@
 //! The servers that are compared, each on the same file.
 
-use super::clients::Target;
-use anyhow::{Context, Result, bail};
+use super::clients::{Load, Seen, Target};
+use crate::bench::warm;
+use anyhow::{Context, Result, ensure};
 use e2e::{Config, Daemon, Fio, MIB, Running, Site, Volume};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 const READY_LIMIT: Duration = Duration::from_secs(20);
-/// Passes over the disk until it is wholly cached.
-pub(super) const WARMING_PASSES_MAX: u32 = 40;
 /// Connections at most.
 const CONNECTIONS: &str = "16";
 const EXPORT: &str = "disk";
@@ -32,7 +31,6 @@ pub(super) enum Peer {
 }
 
 impl Peer {
-    /// Its name in tables.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::QemuNbd => "qemu-nbd",
@@ -87,14 +85,54 @@ impl Peer {
 
 /// A server on `disk`.
 pub(super) struct Server {
-    process: Process,
+    pub(super) process: Process,
     nbd: Option<String>,
     vhost: Option<PathBuf>,
 }
 
-enum Process {
+/// A server's process.
+pub(super) enum Process {
     Ours(Daemon),
     Peer(Running),
+}
+
+impl Process {
+    pub(super) fn running(&self) -> &Running {
+        match self {
+            Self::Ours(daemon) => &daemon.running,
+            Self::Peer(running) => running,
+        }
+    }
+
+    /// Blocks of volumes read that were not in the cache; peers have no cache and no misses.
+    pub(super) fn misses(&self, mut volumes: impl Iterator<Item = String>) -> Result<u64> {
+        let Self::Ours(daemon) = self else { return Ok(0) };
+        let status = daemon.status()?;
+        volumes.try_fold(0, |sum, volume| Ok(sum + status.count(&volume, "misses")?))
+    }
+
+    /// What `work` finds, and the server's CPU time meanwhile, user and system. Everything is to be cached.
+    pub(super) fn beside<T>(
+        &self,
+        volumes: impl Iterator<Item = String> + Clone,
+        work: impl FnOnce() -> Result<T>,
+    ) -> Result<(T, Duration)> {
+        let (cpu, misses) = (self.running().cpu()?, self.misses(volumes.clone())?);
+        let seen = work()?;
+        let cpu = self.running().cpu()?.saturating_sub(cpu);
+        ensure!(self.misses(volumes)? == misses, "a miss while everything should be cached");
+        Ok((seen, cpu))
+    }
+
+    pub(super) fn stop(self) -> Result<()> {
+        match self {
+            Self::Ours(daemon) => daemon.stop(),
+            Self::Peer(mut running) => {
+                running.ask_to_end()?;
+                running.wait(READY_LIMIT).map(|_| ()).context("ending a peer")
+            }
+        }
+    }
 }
 
 impl Server {
@@ -142,7 +180,9 @@ impl Server {
                 .cache_key(&format!("shards = {SHARDS}"));
         }
         let server = Self::serve(site, &config)?;
-        server.warm()?;
+        if let (Process::Ours(daemon), Some(uri)) = (&server.process, &server.nbd) {
+            warm_over(daemon, EXPORT, uri)?;
+        }
         Ok(server)
     }
 
@@ -151,20 +191,6 @@ impl Server {
         let daemon = site.serve(config)?;
         let vhost = Some(site.path(VHOST));
         Ok(Self { process: Process::Ours(daemon), nbd: Some(site.uri(EXPORT)), vhost })
-    }
-
-    /// A disk in RAM is read faster than the cache is written, and then fills are skipped: so until
-    /// a whole pass misses nothing.
-    fn warm(&self) -> Result<()> {
-        let uri = self.nbd.as_deref().context("ours has NBD, too")?;
-        for _ in 0..WARMING_PASSES_MAX {
-            let before = self.misses()?;
-            Fio::nbd(uri).arg("rw", "read").arg("bs", "128k").arg("iodepth", 8).run()?;
-            if self.misses()? == before {
-                return Ok(());
-            }
-        }
-        bail!("still missing after the disk was read {WARMING_PASSES_MAX} times");
     }
 
     /// Where NBD clients find it.
@@ -177,22 +203,16 @@ impl Server {
         self.vhost.clone().map(Target::Vhost).context("no vhost-user")
     }
 
-    /// Its process.
-    pub(super) fn running(&self) -> &Running {
-        match &self.process {
-            Process::Ours(daemon) => &daemon.running,
-            Process::Peer(running) => running,
-        }
-    }
-
-    /// CPU time so far, user and system.
-    pub(super) fn cpu(&self) -> Result<Duration> {
-        self.running().cpu()
-    }
-
-    /// Blocks read that were not in the cache; peers have no cache and no misses.
-    pub(super) fn misses(&self) -> Result<u64> {
-        self.count("misses")
+    /// What a load on it finds, and its CPU time an operation, in us.
+    pub(super) fn under(
+        &self,
+        load: Load,
+        target: &Target,
+        check: Option<&Path>,
+    ) -> Result<(Seen, f64)> {
+        let export = std::iter::once(EXPORT.to_owned());
+        let (seen, cpu) = self.process.beside(export, || load.on(target, check))?;
+        Ok((seen, cpu.as_secs_f64() * 1e6 / seen.operations.max(1) as f64))
     }
 
     /// A counter of our volume's; 0 for peers.
@@ -203,14 +223,13 @@ impl Server {
         }
     }
 
-    /// Ends it.
     pub(super) fn stop(self) -> Result<()> {
-        match self.process {
-            Process::Ours(daemon) => daemon.stop(),
-            Process::Peer(mut running) => {
-                running.ask_to_end()?;
-                running.wait(READY_LIMIT).map(|_| ()).context("ending a peer")
-            }
-        }
+        self.process.stop()
     }
+}
+
+/// Reads a volume over NBD until all of it is cached.
+pub(super) fn warm_over(daemon: &Daemon, name: &str, uri: &str) -> Result<()> {
+    let job = Fio::nbd(uri).arg("rw", "read").arg("bs", "128k").arg("iodepth", 8);
+    warm(daemon, name, || job.clone().run().map(drop))
 }

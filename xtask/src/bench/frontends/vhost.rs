@@ -7,9 +7,9 @@
 use super::clients::{Load, Seen, Target};
 use super::servers::{Peer, Server};
 use super::{DEPTHS, Plan};
-use crate::bench::median;
+use crate::bench::{median, middle};
 use crate::table::Table;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result};
 use e2e::Site;
 use std::fmt;
 use std::path::Path;
@@ -27,7 +27,6 @@ enum Row {
 
 const ROWS: [Row; 6] = [Row::Raw, Row::Qsd, Row::Ours, Row::OursTwo, Row::Nbd, Row::NbdTwo];
 
-/// Marks of the verdict.
 const OF_RAW_MIN: f64 = 0.8;
 const OF_QSD_MIN: f64 = 3.0;
 const OF_QSD_AT_1_MIN: f64 = 1.0;
@@ -67,7 +66,6 @@ impl Row {
     }
 }
 
-/// Tables of one medium.
 pub(super) fn measure(medium: &str, folder: &Path, plan: Plan) -> Result<String> {
     // A daemon has a folder of its own.
     let sites = [Site::within(folder)?, Site::within(folder)?];
@@ -85,7 +83,8 @@ pub(super) fn measure(medium: &str, folder: &Path, plan: Plan) -> Result<String>
                 let load = Load::new(depth, plan.seconds);
                 let server = row.server().map(|index| &servers[index]);
                 let sample = one(load, row, server, &disk).with_context(|| {
-                    let log = server.map(|server| server.running().log()).unwrap_or_default();
+                    let log =
+                        server.map(|server| server.process.running().log()).unwrap_or_default();
                     format!("{load:?} on {}:\n{log}", row.name())
                 })?;
                 cell[column].push(sample);
@@ -110,12 +109,9 @@ fn one(load: Load, row: Row, server: Option<&Server>, disk: &Path) -> Result<Sam
         Row::Nbd | Row::NbdTwo => server.nbd()?,
         _ => server.vhost()?,
     };
-    let (cpu, misses) = (server.cpu()?, server.misses()?);
     // What is compared with the file before the load costs the server little beside it.
-    let seen = load.on(&target, Some(disk))?;
-    let cpu = server.cpu()?.saturating_sub(cpu);
-    ensure!(server.misses()? == misses, "a miss while everything should be cached");
-    Ok(Sample { seen, server_cpu: cpu.as_secs_f64() * 1e6 / seen.operations.max(1) as f64 })
+    let (seen, server_cpu) = server.under(load, &target, Some(disk))?;
+    Ok(Sample { seen, server_cpu })
 }
 
 fn throughput(medium: &str, samples: &Samples) -> String {
@@ -147,8 +143,7 @@ fn render(
     samples: &Samples,
     line: impl Fn(&[Vec<Sample>; DEPTHS.len()]) -> Vec<String>,
 ) -> String {
-    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
-    let mut table = Table::new(&heading);
+    let mut table = Table::new(heading);
     for (row, cells) in ROWS.into_iter().zip(samples) {
         table.row([vec![row.name().to_owned()], line(cells)].concat());
     }
@@ -214,10 +209,6 @@ fn verdict(samples: &Samples) -> String {
         cpu(Row::OursTwo, QD32),
         cpu(Row::Ours, QD32),
     )
-}
-
-fn middle(cell: &[Sample], value: impl Fn(&Sample) -> f64) -> f64 {
-    median(cell.iter().map(value).collect())
 }
 
 fn number(value: f64) -> String {

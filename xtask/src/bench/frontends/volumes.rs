@@ -6,11 +6,11 @@
 
 use super::Plan;
 use super::clients::{Load, Seen, Target};
-use super::servers::WARMING_PASSES_MAX;
-use crate::bench::median;
+use super::servers::{Process, warm_over};
+use crate::bench::middle;
 use crate::table::Table;
-use anyhow::{Context, Result, anyhow, bail, ensure};
-use e2e::{Config, Daemon, Fio, MIB, Running, Site, Volume};
+use anyhow::{Context, Result, anyhow};
+use e2e::{Config, Daemon, MIB, Running, Site, Volume};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::thread;
@@ -22,11 +22,6 @@ const DEPTHS: [u32; 3] = [1, 8, 32];
 const SHARDS: u32 = 4;
 const THREADS_MAX: usize = 2;
 const READY_LIMIT: Duration = Duration::from_secs(20);
-
-enum Process {
-    Ours(Daemon),
-    Peer(Running),
-}
 
 /// A line of the table: a server, and where it has the four volumes.
 struct Row {
@@ -44,7 +39,6 @@ struct Sample {
     server_cpu: f64,
 }
 
-/// Table of one medium.
 pub(super) fn measure(medium: &str, folder: &Path, plan: Plan) -> Result<String> {
     // A daemon has a folder of its own.
     let sites = [Site::within(folder)?, Site::within(folder)?];
@@ -142,36 +136,24 @@ fn ours(site: &Site, disks: &[PathBuf], size: u64, threads: usize) -> Result<Dae
     }
     let daemon = site.serve(&config).context("starting ours")?;
     for index in 0..VOLUMES {
-        warm(&daemon, &volume(index), &site.uri(&volume(index)))?;
+        warm_over(&daemon, &volume(index), &site.uri(&volume(index)))?;
     }
     Ok(daemon)
 }
 
-/// While the SSD is busy fills are skipped: reads until a whole pass misses nothing.
-fn warm(daemon: &Daemon, name: &str, uri: &str) -> Result<()> {
-    for _ in 0..WARMING_PASSES_MAX {
-        let before = daemon.status()?.count(name, "misses")?;
-        Fio::nbd(uri).arg("rw", "read").arg("bs", "128k").arg("iodepth", 8).run()?;
-        if daemon.status()?.count(name, "misses")? == before {
-            return Ok(());
-        }
-    }
-    bail!("{name} still misses after it was read {WARMING_PASSES_MAX} times")
-}
-
 /// All four clients at a time.
 fn one(load: Load, row: &Row, server: &Process) -> Result<Sample> {
-    let (cpu, misses) = (server.cpu()?, server.misses()?);
-    let seen: Vec<Seen> = thread::scope(|scope| {
-        let clients: Vec<_> =
-            row.targets.iter().map(|target| scope.spawn(move || load.on(target, None))).collect();
-        let ended = clients.into_iter().map(|client| {
-            client.join().map_err(|_| anyhow!("a client panicked")).and_then(|seen| seen)
-        });
-        ended.collect::<Result<_>>()
-    })?;
-    let cpu = server.cpu()?.saturating_sub(cpu);
-    ensure!(server.misses()? == misses, "a miss while everything should be cached");
+    let clients = || {
+        thread::scope(|scope| {
+            let client = |target| scope.spawn(move || load.on(target, None));
+            let clients: Vec<_> = row.targets.iter().map(client).collect();
+            let ended = clients.into_iter().map(|client| {
+                client.join().map_err(|_| anyhow!("a client panicked")).and_then(|seen| seen)
+            });
+            ended.collect::<Result<Vec<Seen>>>()
+        })
+    };
+    let (seen, cpu) = server.beside((0..VOLUMES).map(volume), clients)?;
     let operations: u64 = seen.iter().map(|seen| seen.operations).sum();
     Ok(Sample {
         iops: seen.iter().map(|seen| seen.iops).sum(),
@@ -185,7 +167,6 @@ fn render(medium: &str, rows: &[Row], samples: &[Vec<Vec<Sample>>]) -> String {
     for what in ["IOPS", "CPU us/op", "worst p99, us"] {
         heading.extend(DEPTHS.iter().map(|depth| format!("{what} QD{depth}")));
     }
-    let heading: Vec<&str> = heading.iter().map(String::as_str).collect();
     let mut table = Table::new(&heading);
     for (row, cells) in rows.iter().zip(samples) {
         let of = |value: fn(&Sample) -> f64| cells.iter().map(move |cell| middle(cell, value));
@@ -194,34 +175,4 @@ fn render(medium: &str, rows: &[Row], samples: &[Vec<Vec<Sample>>]) -> String {
         table.row([row.name.clone()].into_iter().chain(line).chain(rest).collect());
     }
     table.render()
-}
-
-fn middle(cell: &[Sample], value: fn(&Sample) -> f64) -> f64 {
-    median(cell.iter().map(value).collect())
-}
-
-impl Process {
-    fn cpu(&self) -> Result<Duration> {
-        match self {
-            Self::Ours(daemon) => daemon.running.cpu(),
-            Self::Peer(running) => running.cpu(),
-        }
-    }
-
-    /// Of all volumes; a peer has no cache.
-    fn misses(&self) -> Result<u64> {
-        let Self::Ours(daemon) = self else { return Ok(0) };
-        let status = daemon.status()?;
-        (0..VOLUMES).map(|index| status.count(&volume(index), "misses")).sum()
-    }
-
-    fn stop(self) -> Result<()> {
-        match self {
-            Self::Ours(daemon) => daemon.stop(),
-            Self::Peer(mut running) => {
-                running.ask_to_end()?;
-                running.wait(READY_LIMIT).map(|_| ()).context("ending a peer")
-            }
-        }
-    }
 }

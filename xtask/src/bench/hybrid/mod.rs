@@ -15,9 +15,8 @@ mod side;
 mod sizes;
 mod zipf;
 
-use super::{heading, publish};
+use super::{example_of, heading, publish};
 use crate::install;
-use crate::shell::{cargo, show};
 use anyhow::{Context, Result, ensure};
 use e2e::{MIB, ceph, tools};
 use place::{Place, Size};
@@ -114,7 +113,6 @@ struct Moves {
     held_writes: u64,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(
         args.extent_kib.is_power_of_two() && args.extent_kib >= 64,
@@ -154,15 +152,13 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     publish(&text, args.output.as_deref())
 }
 
-/// Draws throughput and shares of SSD.
 fn draw(folder: &Path, points: &str) -> Result<()> {
     let (file, charts) = (folder.join("hybrid.tsv"), ["throughput", "ssd"]);
     std::fs::write(&file, points).with_context(|| format!("writing {}", file.display()))?;
     let charts = charts.map(|name| folder.join(format!("hybrid-{name}.svg")));
-    let run = ["run", "--profile", "dist", "--locked", "--package", "cinnabar-bench", "--example"];
-    let mut command = cargo(&run);
-    command.args(["hybrid_chart", "--"]).arg(&file).args(charts);
-    show(&mut command)?;
+    let args: Vec<String> =
+        [file.clone()].iter().chain(&charts).map(|path| path.display().to_string()).collect();
+    example_of("cinnabar-bench", "hybrid_chart", &args)?;
     Ok(std::fs::remove_file(&file)?)
 }
 

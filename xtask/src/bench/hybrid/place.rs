@@ -14,7 +14,6 @@ use std::time::{Duration, Instant};
 const DISK_S: f64 = 0.001;
 const TELL_LIMIT: Duration = Duration::from_secs(30);
 
-/// See the module.
 pub(super) enum Place {
     /// Pools of a cluster.
     Ceph(Box<Cluster>),

@@ -7,7 +7,6 @@ use e2e::{Config, Daemon, Fio, MIB, Site, Volume};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// What is compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// All on SSD: the pools have changed their parts, and nothing moves.
@@ -95,7 +94,6 @@ impl Look {
     }
 }
 
-/// See the module.
 pub(super) struct Side<'a> {
     pub(super) kind: Kind,
     place: &'a Place,

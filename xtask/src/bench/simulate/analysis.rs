@@ -57,7 +57,6 @@ pub(super) fn errors() -> Result<String> {
     let cells = |row: &str| row.split(" | ").map(str::to_owned).collect::<Vec<_>>();
     let header = cells(rows.next().unwrap_or_default());
     ensure!(header.len() == 5, "the test prints a table: {printed}");
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
     let mut table = Table::new(&header);
     rows.for_each(|row| table.row(cells(row)));
     let what = "Sampled curves, 8192 blocks, against exact ones at 100 sizes, five seeds";

@@ -53,7 +53,6 @@ struct Bench {
     rounds: usize,
 }
 
-/// What one process found.
 #[derive(Clone, Copy, Debug)]
 struct Measured {
     misses: f64,
@@ -78,7 +77,6 @@ impl Measured {
     }
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let bench = Bench::prepare(args)?;
     let load = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -10,7 +10,6 @@ const POLICIES: [&str; 4] = ["lru", "clock", "sieve", "s3-fifo"];
 const SIZES: [u32; 2] = [8_192, 65_536];
 const TIMES_MIN: f64 = 3.0;
 
-/// The table.
 pub(super) fn table(bench: &Bench) -> Result<String> {
     let peer = Peer::install(bench.folder.parent().unwrap_or(&bench.folder))?;
     let mut text = format!(

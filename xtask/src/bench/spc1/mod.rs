@@ -39,7 +39,6 @@ enum Part {
     Spared,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     let mut text = String::new();
     for part in &args.part {

@@ -52,20 +52,6 @@ enum Script {
 }
 
 impl Attack {
-    pub(super) const ALL: [Self; 11] = [
-        Self::Nothing,
-        Self::BusyLoops,
-        Self::HoldMemory,
-        Self::UnreadReplies,
-        Self::FloodReads,
-        Self::FloodStatus,
-        Self::FloodLongReads,
-        Self::HalfOpen,
-        Self::LateLogs,
-        Self::StuckLog,
-        Self::HungBackEnds,
-    ];
-
     pub(super) const fn says(self) -> &'static str {
         match self {
             Self::Nothing => "nothing",

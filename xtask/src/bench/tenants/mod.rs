@@ -8,10 +8,11 @@ mod beside;
 mod dirty_log;
 mod hostile;
 
-use super::{heading, median, publish};
+use super::{heading, middle, publish};
 use crate::table::Table;
 use anyhow::{Context, Result, ensure};
 use beside::{BackEnds, Pipe};
+use clap::ValueEnum;
 use e2e::nbd::Client;
 use e2e::{Config, MIB, Site, Volume};
 use hostile::{Attack, Hostile};
@@ -54,12 +55,12 @@ struct Sample {
     longest_connect: f64,
 }
 
-/// Runs it.
 pub(crate) fn run(args: &Args) -> Result<()> {
     ensure!(args.rounds > 0 && args.seconds > 0, "there is nothing to measure");
     e2e::binary::cinnabar()?;
     let site = Site::within(Path::new("/dev/shm"))?;
-    let attacks = if args.only.is_empty() { Attack::ALL.to_vec() } else { args.only.clone() };
+    let attacks =
+        if args.only.is_empty() { Attack::value_variants().to_vec() } else { args.only.clone() };
     let mut samples = vec![Vec::new(); attacks.len()];
     for _ in 0..args.rounds {
         for (attack, samples) in attacks.iter().zip(&mut samples) {
@@ -172,13 +173,12 @@ fn table(attacks: &[Attack], samples: &[Vec<Sample>]) -> String {
     let mut table =
         Table::new(&["beside it", "reads/s", "p99, ms", "longest read, ms", "longest connect, ms"]);
     for (attack, samples) in attacks.iter().zip(samples) {
-        let middle = |value: fn(&Sample) -> f64| median(samples.iter().map(value).collect());
         let longest =
             |value: fn(&Sample) -> f64| samples.iter().map(value).fold(f64::NAN, f64::max);
         table.row(vec![
             attack.says().to_owned(),
-            format!("{:.0}", middle(|sample| sample.reads_a_second)),
-            format!("{:.2}", middle(|sample| sample.p99)),
+            format!("{:.0}", middle(samples, |sample| sample.reads_a_second)),
+            format!("{:.2}", middle(samples, |sample| sample.p99)),
             format!("{:.1}", longest(|sample| sample.longest_read)),
             format!("{:.1}", longest(|sample| sample.longest_connect)),
         ]);

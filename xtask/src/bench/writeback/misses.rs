@@ -2,7 +2,7 @@
 //! as the back end takes it.
 
 use super::{BURST, Bench, DISK};
-use crate::bench::median;
+use crate::bench::middle;
 use crate::table::Table;
 use anyhow::{Context, Result};
 use e2e::{Fio, MIB};
@@ -21,7 +21,6 @@ const RPO: &str = "rpo_s = 600";
 /// Holds a burst several times.
 const LOG: u64 = 256 * MIB;
 
-/// One measurement.
 #[derive(Clone, Copy, Debug)]
 struct Reads {
     mean_us: f64,
@@ -51,18 +50,16 @@ pub(super) fn table(rounds: usize, seconds: u64) -> Result<String> {
         "blocks destaged/s",
     ]);
     for ((backend, _), cases) in BACKENDS.into_iter().zip(&samples) {
-        let of =
-            |side: &[Reads], value: fn(&Reads) -> f64| median(side.iter().map(value).collect());
-        let quiet = of(&cases[0], |reads| reads.mean_us);
+        let quiet = middle(&cases[0], |reads| reads.mean_us);
         for ((name, writes, _), side) in CASES.into_iter().zip(cases) {
-            let mean = of(side, |reads| reads.mean_us);
+            let mean = middle(side, |reads| reads.mean_us);
             table.row(vec![
                 format!("{backend}: {name}"),
                 format!("{mean:.0}"),
-                format!("{:.0}", of(side, |reads| reads.p99_us)),
+                format!("{:.0}", middle(side, |reads| reads.p99_us)),
                 format!("{:.2}", mean / quiet),
                 if writes {
-                    format!("{:.0}", of(side, |reads| reads.destaged))
+                    format!("{:.0}", middle(side, |reads| reads.destaged))
                 } else {
                     "-".into()
                 },

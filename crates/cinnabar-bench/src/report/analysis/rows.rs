@@ -60,13 +60,11 @@ pub(crate) const LEAST: &[&str] = &[
     "WORKING SET",
 ];
 
-/// What the columns mean.
 pub(crate) const LEGEND: &str = "READS and WRITES count 4 KiB blocks; RAR to WAW are parts of the \
     reuses: read after read, ...;\nWORKING SET is what was touched, USEFUL the size that reaches nearly \
     all hits of reads; READ HITS are reads\nthat the storage is spared, I/O SAVED reads and writes; ~ is \
     an estimate";
 
-/// What a row sums up.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
     pub(crate) name: String,

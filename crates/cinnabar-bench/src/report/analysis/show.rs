@@ -3,8 +3,7 @@
 use super::rows::{self, HEADER, LEAST, LEGEND};
 use super::words;
 use cinnabar_study::analysis::{Analysis, Settings};
-use cinnabar_text::Table;
-use cinnabar_text::Unit;
+use cinnabar_text::{Table, Unit};
 
 /// All of it.
 pub fn render(

@@ -2,7 +2,6 @@
 //!
 //! Keys are only ever added; `version` changes if one must change its meaning.
 
-use super::show::name;
 use cinnabar_policy::sizing::Prices;
 use cinnabar_study::analysis::Every;
 use cinnabar_study::compare::{
@@ -12,7 +11,6 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// Of the object.
 const VERSION: u32 = 1;
 
 /// All of it. Counts are of 4 KiB blocks, latencies in microseconds.
@@ -137,7 +135,7 @@ pub fn of<'a>(
 fn one_cache(cache: &Cache, found: &Comparison, options: &Options) -> OneCache {
     let gained = |model: &Model| {
         let gains = cache.eci_over_centaur(*model, &options.rules.prices)?;
-        Some((name(*model), gains))
+        Some((model.name(), gains))
     };
     OneCache {
         part: cache.part,
@@ -153,7 +151,7 @@ fn one(entry: &Entry, cache: &Cache, found: &Comparison, options: &Options) -> O
     let model = |model: &Model| {
         let outcome = entry.outcome(*model)?;
         let gains = cache.baseline().map(|over| entry.gains(over, *model, prices));
-        Some((name(*model), Found::of(outcome, gains.unwrap_or_default(), prices)))
+        Some((model.name(), Found::of(outcome, gains.unwrap_or_default(), prices)))
     };
     let plans = found.intervals.iter().zip(&entry.plans);
     let volumes = found.volumes.len();

@@ -6,7 +6,6 @@
 use cinnabar_study::compare::{ECI_CLAIMS, Judged, Measures, Premise};
 use cinnabar_text::{Table, Unit};
 
-/// Above the tables.
 const TITLE: &str = "ECI-Cache over Centaur in the papers' model, demands as published: performance by six means of \
      latency, then per block allocated (both, by volume), lifetime of the SSD. Ranges are over thresholds .3 to \
      .9; * reaches the paper's figure (+17 %, +30 %, +65 %) with all of them, + with some.";

@@ -51,7 +51,7 @@ fn results(cache: &Cache, options: &Options) -> Section {
 
 /// What hits cost: an allocator that has another one to its lower left is beaten in both.
 fn front(cache: &Cache, model: Model, options: &Options) -> Lines {
-    let title = format!("Latency against SSD writes, {}", show::name(model));
+    let title = format!("Latency against SSD writes, {}", model.name());
     let mut chart = Lines::new(
         title,
         Axis::linear("written to the SSD", Unit::Bytes),
@@ -73,7 +73,7 @@ fn bars(
     unit: Unit,
     value: impl Fn(&Entry, Model) -> Option<f64>,
 ) -> Groups {
-    let names: Vec<&str> = options.models.iter().map(|model| show::name(*model)).collect();
+    let names: Vec<&str> = options.models.iter().map(|model| model.name()).collect();
     let mut bars = Groups::new(title, "allocator", unit, &names);
     for entry in &cache.entries {
         let of = |model: &Model| value(entry, *model).unwrap_or(f64::NAN);
@@ -141,6 +141,5 @@ fn blocks(plan: &Division, volume: usize) -> u64 {
 }
 
 fn table(left: usize, header: &[String], rows: Vec<Vec<String>>) -> Table {
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    rows.into_iter().fold(Table::new(left, &header), Table::row)
+    rows.into_iter().fold(Table::new(left, header), Table::row)
 }

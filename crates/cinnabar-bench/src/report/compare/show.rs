@@ -2,8 +2,7 @@
 
 use cinnabar_study::analysis::Every;
 use cinnabar_study::compare::{Cache, Comparison, ECI_CLAIMS, Entry, Gains, Model, Options};
-use cinnabar_text::Table;
-use cinnabar_text::Unit;
+use cinnabar_text::{Table, Unit};
 
 const BLOCK_BYTES: f64 = 4096.0;
 
@@ -25,11 +24,9 @@ pub fn render(found: &Comparison, options: &Options, room: Option<usize>) -> Str
     text.concat()
 }
 
-/// Above the claims.
 pub(crate) const CLAIMS: &str = "ECI-Cache against Centaur; the paper has +17 % performance, +30 % \
                                  per cost, +65 % lifetime of the SSD";
 
-/// What was compared.
 pub(crate) fn summary(found: &Comparison) -> String {
     let cut = match found.every {
         Every::Time(us) => format!(" of {}", Unit::Seconds.show(us as f64 / 1e6)),
@@ -41,13 +38,11 @@ pub(crate) fn summary(found: &Comparison) -> String {
     format!("{volumes} volumes, {intervals} intervals{cut}; ECI-Cache's sizes come to {demand}\n")
 }
 
-/// A cache's size.
 pub(crate) fn title(cache: &Cache) -> String {
     let percent = Unit::Ratio.show(cache.part);
     format!("A cache of {}, {percent} of that:", size(cache.capacity_blocks as f64))
 }
 
-/// What a model is.
 pub(crate) const fn what(model: Model) -> &'static str {
     match model {
         Model::Papers => {
@@ -123,7 +118,7 @@ pub(crate) fn claims(found: &Comparison, options: &Options) -> (Vec<String>, Vec
             };
             rows.push(vec![
                 Unit::Ratio.show(cache.part),
-                name(*model).to_owned(),
+                model.name().to_owned(),
                 held(gains.performance, ECI_CLAIMS.performance),
                 held(gains.per_block, ECI_CLAIMS.per_block),
                 held(gains.lifetime, ECI_CLAIMS.lifetime),
@@ -131,14 +126,6 @@ pub(crate) fn claims(found: &Comparison, options: &Options) -> (Vec<String>, Vec
         }
     }
     (header, rows)
-}
-
-/// A model's name.
-pub(crate) const fn name(model: Model) -> &'static str {
-    match model {
-        Model::Papers => "papers",
-        Model::Engine => "engine",
-    }
 }
 
 fn held(gain: Option<f64>, claimed: Option<f64>) -> String {
@@ -161,8 +148,7 @@ fn render_table(
     rows: Vec<Vec<String>>,
     room: Option<usize>,
 ) -> String {
-    let header: Vec<&str> = header.iter().map(String::as_str).collect();
-    let mut table = Table::new(left, &header).least(&[
+    let mut table = Table::new(left, header).least(&[
         "IF BACK",
         "BACKEND READS",
         "BACKEND WRITES",

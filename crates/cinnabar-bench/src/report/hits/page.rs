@@ -1,7 +1,7 @@
 //! What was found, as a page with curves.
 
 use super::Simulated;
-use super::show::{contenders, miss_ratio, ratio_name};
+use super::show::{miss_ratio, ratio_name};
 use crate::report::page::{Axis, Lines, Page, Section, Style};
 use cinnabar_policy::Policy;
 use cinnabar_study::hits::{Contender, Outcome};
@@ -51,7 +51,7 @@ fn about(simulated: &Simulated) -> String {
 
 fn chart(simulated: &Simulated, title: &str, y: Axis, value: &dyn Fn(&Outcome) -> f64) -> Lines {
     let x = Axis::log("size of the cache", Unit::Bytes);
-    contenders(simulated).into_iter().fold(Lines::new(title, x, y), |chart, contender| {
+    simulated.contenders().into_iter().fold(Lines::new(title, x, y), |chart, contender| {
         let of = simulated.found.outcomes.iter().filter(|one| one.run.contender == contender);
         let mut points: Vec<(f64, f64)> = of
             .map(|one| (f64::from(one.run.size_blocks.get()) * BLOCK_BYTES, value(one)))
@@ -65,22 +65,13 @@ fn chart(simulated: &Simulated, title: &str, y: Axis, value: &dyn Fn(&Outcome) -
 
 /// A row a size, a column a policy.
 fn table(simulated: &Simulated, title: &str, cell: &dyn Fn(&Outcome) -> String) -> Table {
-    let contenders = contenders(simulated);
+    let contenders = simulated.contenders();
     let names = contenders.iter().map(|one| one.name());
     let header: Vec<&str> = std::iter::once("size").chain(names).collect();
-    let mut sizes: Vec<u32> =
-        simulated.found.outcomes.iter().map(|one| one.run.size_blocks.get()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizes.into_iter().fold(Table::new(1, &header).caption(title), |table, size| {
-        let of = |contender: &Contender| {
-            let mut outcomes = simulated.found.outcomes.iter();
-            let is_it = |one: &&Outcome| {
-                one.run.contender == *contender && one.run.size_blocks.get() == size
-            };
-            outcomes.find(is_it).map_or_else(|| "-".to_owned(), cell)
-        };
+    let rows = simulated.by_size(&contenders).into_iter();
+    rows.fold(Table::new(1, &header).caption(title), |table, (size, outcomes)| {
         let name = Unit::Bytes.show(f64::from(size) * BLOCK_BYTES);
-        table.row(std::iter::once(name).chain(contenders.iter().map(of)))
+        let cells = outcomes.into_iter().map(|one| one.map_or_else(|| "-".to_owned(), cell));
+        table.row(std::iter::once(name).chain(cells))
     })
 }

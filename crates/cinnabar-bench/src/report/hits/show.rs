@@ -2,10 +2,8 @@
 
 use super::Simulated;
 use cinnabar_policy::{Counts, Writes};
-use cinnabar_study::hits::{Contender, Outcome, Reasons};
-use cinnabar_text::Failure;
-use cinnabar_text::Table;
-use cinnabar_text::show_size;
+use cinnabar_study::hits::{Outcome, Reasons};
+use cinnabar_text::{Failure, Table, show_size};
 use serde::Serialize;
 use std::fmt::Write;
 
@@ -78,7 +76,6 @@ pub(crate) fn miss_ratio(counts: &Counts) -> Option<f64> {
     (of > 0).then(|| counts.read_misses as f64 / of as f64)
 }
 
-/// What the ratio is of.
 pub(crate) const fn ratio_name(writes: Writes) -> &'static str {
     match writes {
         Writes::AsReads => "miss ratio",
@@ -86,7 +83,6 @@ pub(crate) const fn ratio_name(writes: Writes) -> &'static str {
     }
 }
 
-/// What the trace is, in a line.
 fn about(simulated: &Simulated) -> String {
     let survey = simulated.found.survey;
     format!(
@@ -162,36 +158,14 @@ fn reasons(simulated: &Simulated) -> Option<Table> {
     (rows > 0).then_some(table)
 }
 
-/// Policies of a run, in order.
-pub(crate) fn contenders(simulated: &Simulated) -> Vec<Contender> {
-    let mut all = Vec::new();
-    for outcome in &simulated.found.outcomes {
-        if !all.contains(&outcome.run.contender) {
-            all.push(outcome.run.contender);
-        }
-    }
-    all
-}
-
 fn matrix(simulated: &Simulated, cell: &dyn Fn(&Outcome) -> String) -> Table {
-    let outcomes = &simulated.found.outcomes;
-    let contenders = contenders(simulated);
-    let mut sizes: Vec<u32> = outcomes.iter().map(|one| one.run.size_blocks.get()).collect();
-    sizes.sort_unstable();
-    sizes.dedup();
-    let mut header = vec!["SIZE", "BLOCKS"];
-    let names: Vec<String> = contenders.iter().map(|one| one.name().to_uppercase()).collect();
-    header.extend(names.iter().map(String::as_str));
+    let contenders = simulated.contenders();
+    let mut header = vec!["SIZE".to_owned(), "BLOCKS".to_owned()];
+    header.extend(contenders.iter().map(|one| one.name().to_uppercase()));
     let mut table = Table::new(1, &header);
-    for size in sizes {
-        let of = |contender| {
-            outcomes
-                .iter()
-                .find(|one| one.run.contender == contender && one.run.size_blocks.get() == size)
-        };
-        let cells = contenders.iter().map(|one| of(*one).map_or_else(|| "-".to_owned(), cell));
+    for (size, outcomes) in simulated.by_size(&contenders) {
         let mut row = vec![show_size(u64::from(size) * 4096), size.to_string()];
-        row.extend(cells);
+        row.extend(outcomes.into_iter().map(|one| one.map_or_else(|| "-".to_owned(), cell)));
         table.push(row);
     }
     table

@@ -39,7 +39,6 @@ pub fn write(chosen: &[Experiment], found: &Found, out: &Path) -> Result<(), Fai
     page(out, &of(chosen, found))
 }
 
-/// Writes a figure and its numbers.
 fn figure(out: &Path, figure: &Figure, found: &FoundFigure) -> Result<(), Failure> {
     let file = |extension| out.join(format!("{}.{extension}", figure.slug));
     written(save(&file("svg"), &drawing(figure, found).svg(None).unwrap_or_default()))?;
@@ -65,7 +64,6 @@ fn targets(out: &Path, found: &Found) -> Result<(), Failure> {
     written(save(&out.join(TARGETS), &text))
 }
 
-/// Writes the page.
 fn page(out: &Path, page: &Page) -> Result<(), Failure> {
     written(page.save(&out.join(PAGE)))
 }

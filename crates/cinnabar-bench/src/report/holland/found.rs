@@ -71,7 +71,6 @@ pub(crate) struct FoundLine {
 #[derive(Debug, Serialize)]
 pub(crate) struct FoundPoint {
     pub(crate) at: String,
-    /// What the figure shows.
     pub(crate) value: f64,
     pub(crate) read_latency_us: f64,
     pub(crate) read_p99_us: f64,
@@ -195,7 +194,6 @@ impl FoundCheck {
         }
     }
 
-    /// The value for people.
     pub(crate) fn shown(&self) -> String {
         self.number(self.value)
     }

@@ -10,5 +10,4 @@ pub use files::{prepare, write};
 pub use found::{Found, Listed};
 pub use show::{all, list};
 
-/// Name of the page.
 const PAGE: &str = "holland.html";

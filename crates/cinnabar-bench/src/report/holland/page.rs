@@ -6,7 +6,6 @@ use crate::report::page::{Axis, Groups, Lines, Page, Part, Section, Style};
 use cinnabar_study::holland::{Across, Experiment, Figure, Quantity};
 use cinnabar_text::{Table, Unit};
 
-/// The page.
 pub(crate) fn of(chosen: &[Experiment], found: &Found) -> Page {
     let subtitle = format!(
         "Holland, Angelino, Wald, Seltzer (USENIX ATC 2013), simulated again: sizes divided by {}, \
@@ -96,7 +95,6 @@ fn targets(found: &FoundExperiment) -> Table {
     table
 }
 
-/// Draws a figure.
 pub(crate) fn drawing(figure: &Figure, found: &FoundFigure) -> Part {
     let upwards = unit(figure.quantity);
     if matches!(figure.across, Across::Names(_)) {

@@ -11,7 +11,6 @@ const STYLE: &str = include_str!("style.css");
 /// Even if something slipped through: no script, no resource from anywhere.
 const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// The whole file.
 pub(super) fn page(page: &Page) -> String {
     let title = escaped(&page.title);
     let version = env!("CARGO_PKG_VERSION");
@@ -56,7 +55,6 @@ fn section(section: &Section, colours: &Colours) -> String {
 fn push_part(html: &mut String, part: &Part, colours: &Colours) {
     match part {
         Part::Text(text) => push(html, "p", text),
-        Part::Preformatted(text) => push(html, "pre", text),
         Part::Table(table) => *html += &self::table(table),
         Part::Lines(_) | Part::Bars(_) => {
             *html += "<figure>\n";

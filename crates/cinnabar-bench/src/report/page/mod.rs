@@ -61,8 +61,6 @@ pub struct Section {
 pub enum Part {
     /// A paragraph.
     Text(String),
-    /// Text as a terminal would show it.
-    Preformatted(String),
     /// A table.
     Table(Table),
     /// Lines over two axes.
@@ -77,7 +75,7 @@ impl Part {
         let figure: &dyn Figure = match self {
             Self::Lines(lines) => lines,
             Self::Bars(bars) => bars,
-            Self::Text(_) | Self::Preformatted(_) | Self::Table(_) => return None,
+            Self::Text(_) | Self::Table(_) => return None,
         };
         Some(figure.svg(&Look { titled: true, height: HEIGHT, colours, ..Look::default() }))
     }
@@ -87,7 +85,7 @@ impl Part {
         match self {
             Self::Lines(lines) => lines.lines.iter().map(|line| line.name.as_str()).collect(),
             Self::Bars(bars) => bars.names.iter().map(String::as_str).collect(),
-            Self::Text(_) | Self::Preformatted(_) | Self::Table(_) => Vec::new(),
+            Self::Text(_) | Self::Table(_) => Vec::new(),
         }
     }
 }
@@ -136,12 +134,6 @@ impl Section {
     #[must_use]
     pub fn text(self, text: impl Into<String>) -> Self {
         self.part(Part::Text(text.into()))
-    }
-
-    /// With text as a terminal would show it.
-    #[must_use]
-    pub fn preformatted(self, text: impl Into<String>) -> Self {
-        self.part(Part::Preformatted(text.into()))
     }
 
     /// With one more table.

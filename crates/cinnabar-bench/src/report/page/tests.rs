@@ -17,7 +17,7 @@ fn everything(text: &str) -> Page {
     let bars = Groups::new(text, text, Unit::Bytes, &[text, text]).group(text, [4096.0, f64::NAN]);
     let table = Table::new(1, &[text, text]).caption(text).row([text, text]);
     let section = Section::new(text).text(text).table(table).chart(chart).bars(bars);
-    Page::new(text, text).section(section.preformatted(text))
+    Page::new(text, text).section(section)
 }
 
 fn body_of(page: &Page) -> String {

@@ -36,7 +36,6 @@ fn runs(outcome: &Outcome) -> Section {
     section
 }
 
-/// What the columns mean.
 const NOTE: &str = "SERVICE is the mean from submission, the others count from the time that the trace \
     says; READ and WRITE are means.";
 

@@ -88,7 +88,6 @@ fn server(run: &Run) -> Vec<String> {
     ]
 }
 
-/// Columns of the changes.
 pub(crate) const CHANGE_HEADER: &[&str] =
     &["AGAINST NONE", "SERVICE", "MEAN", "SERVER REQUESTS", "SERVER READS"];
 
@@ -124,6 +123,5 @@ fn table(header: &[&str], rows: impl Iterator<Item = Vec<String>>, room: Option<
     table.render(room)
 }
 
-/// What the columns mean.
 const NOTE: &str = "latencies in ms; SERVICE is the mean from submission, the others \
     count from the time that the trace says; READ and WRITE are means\n";

@@ -147,7 +147,6 @@ fn cache_rest(cache: &CacheReport) -> String {
     )
 }
 
-/// Milliseconds for people.
 pub(crate) fn ms(ms: f64) -> String {
     if ms < 1.0 { format!("{:.0} us", ms * 1e3) } else { format!("{ms:.2} ms") }
 }

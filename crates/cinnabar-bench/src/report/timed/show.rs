@@ -101,7 +101,6 @@ const HEADER: &[&str] = &[
     "FILER WRITES",
 ];
 
-/// Those columns.
 fn cells(found: &Found) -> Vec<String> {
     let Ok(told) = &found.result else {
         let mut cells = vec!["-".to_owned(); HEADER.len()];
@@ -123,14 +122,12 @@ fn cells(found: &Found) -> Vec<String> {
     ]
 }
 
-/// The header of the axes' columns.
 pub(crate) fn axes_header(sweep: &Sweep) -> Vec<String> {
     let names: Vec<String> =
         sweep.plan.varied().iter().map(|key| key.name.to_uppercase()).collect();
     if names.is_empty() { vec!["POINT".to_owned()] } else { names }
 }
 
-/// The axes' columns.
 pub(crate) fn axes_cells(found: &Found) -> Vec<String> {
     match found.point.values.as_slice() {
         [] => vec![found.point.name.clone()],

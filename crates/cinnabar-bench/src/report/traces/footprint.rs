@@ -24,7 +24,6 @@ pub(crate) struct Footprint {
     pub(crate) blocks_written: u64,
 }
 
-/// Blocks being counted.
 #[derive(Debug)]
 pub(crate) struct Blocks {
     most: usize,

@@ -2,8 +2,7 @@
 
 use super::Info;
 use super::summary::{Sizes, Summary, Volume};
-use cinnabar_text::Table;
-use cinnabar_text::{percent_of, show_size};
+use cinnabar_text::{Table, percent_of, show_size};
 
 const BLOCK_BYTES: u64 = 4096;
 

@@ -52,7 +52,6 @@ pub(crate) struct Sizes {
     pub(crate) max: u64,
 }
 
-/// One volume.
 #[derive(Debug, Serialize)]
 pub(crate) struct Volume {
     pub(crate) number: u32,
@@ -101,16 +100,6 @@ struct Part {
 
 impl Default for Summing {
     fn default() -> Self {
-        Self::new()
-    }
-}
-
-impl Summing {
-    /// Nothing summed up yet.
-    ///
-    /// # Panics
-    /// Never: the bounds of the histograms are constants.
-    pub fn new() -> Self {
         let sizes = || {
             Histogram::new_with_bounds(1, Record::LENGTH_BYTES_MAX, 3)
                 .expect("these bounds are valid")
@@ -130,7 +119,9 @@ impl Summing {
             volumes: BTreeMap::new(),
         }
     }
+}
 
+impl Summing {
     /// Takes the next request.
     ///
     /// # Errors

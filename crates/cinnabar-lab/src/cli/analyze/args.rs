@@ -6,8 +6,7 @@ use crate::cli::parse::{size, trace_path};
 use cinnabar_policy::monitor::Sampling;
 use cinnabar_policy::sizing::{Allocator, Prices, Steadiness};
 use cinnabar_study::analysis::{Bounds, Every, Look, Rules, Settings};
-use cinnabar_text::Failure;
-use cinnabar_text::show_size;
+use cinnabar_text::{Failure, show_size};
 use std::collections::BTreeMap;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -150,7 +149,6 @@ impl Latencies {
 }
 
 impl Args {
-    /// What the analysis needs to know.
     pub(super) fn settings(&self) -> Result<Settings, Failure> {
         let look = match (self.exact, self.sample_rate) {
             (true, _) => Look::Exact,

@@ -9,9 +9,8 @@ use cinnabar_study::compare::{
     self, CompareError, Comparison, Contestant, Input, Judged, Model, Options, Progress as Told,
 };
 use cinnabar_text::Failure;
-use cinnabar_text::cli::output;
 use cinnabar_text::cli::progress::Progress;
-use std::io::Write;
+use cinnabar_text::cli::{output, talk};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
@@ -68,7 +67,6 @@ enum Goals {
     Dominate,
 }
 
-/// Who divides the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Choice {
     /// All there are, and nobody.
@@ -108,7 +106,6 @@ pub(super) struct Asked<'a> {
     pub(super) json: bool,
 }
 
-/// Compares and shows it.
 pub(super) fn run(
     args: &CompareArgs,
     asked: &Asked<'_>,
@@ -118,8 +115,7 @@ pub(super) fn run(
     let found = compare(settings, &options)?;
     let judged = if args.claims { judge(settings, &options)? } else { Vec::new() };
     for note in notes(&options) {
-        // If stderr is gone there is nobody to tell.
-        let _gone = writeln!(std::io::stderr().lock(), "note: {note}");
+        talk::line(format_args!("note: {note}"));
     }
     if let Some(path) = asked.html {
         let page = report::page(&found, &options, &settings.traces);

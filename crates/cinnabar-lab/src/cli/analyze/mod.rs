@@ -12,13 +12,11 @@ pub(super) use args::Args;
 use cinnabar_bench::report::analysis as report;
 use cinnabar_study::analysis::{self, Analysis, AnalysisError, Settings};
 use cinnabar_text::Failure;
-use cinnabar_text::cli::output;
 use cinnabar_text::cli::progress::Progress;
 use cinnabar_text::cli::report_file;
+use cinnabar_text::cli::{output, talk};
 use cinnabar_text::show_size;
-use std::io::Write;
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let settings = args.settings()?;
     if let Some(path) = &args.html {
@@ -39,8 +37,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         return output::json(&report::document(&analysis, &settings));
     }
     for note in report::notes(&analysis) {
-        // If stderr is gone there is nobody to tell.
-        let _gone = writeln!(std::io::stderr().lock(), "note: {note}");
+        talk::line(format_args!("note: {note}"));
     }
     output::text(&report::render(&analysis, &settings, args.volumes as usize, output::width()))
 }

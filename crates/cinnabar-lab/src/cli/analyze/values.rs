@@ -43,7 +43,6 @@ pub(super) fn rate(text: &str) -> Result<f64, String> {
     number(text).filter(good).ok_or_else(|| "write a part above 0, up to 1".to_owned())
 }
 
-/// A weight or factor.
 pub(super) fn factor(text: &str) -> Result<f64, String> {
     let good = |factor: &f64| *factor <= FACTOR_MAX;
     number(text).filter(good).ok_or_else(|| "write a number from 0 to 1000000".to_owned())

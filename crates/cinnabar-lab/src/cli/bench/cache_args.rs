@@ -4,8 +4,7 @@ use crate::cli::parse::{endurance, size};
 use cinnabar_bench::target::CacheOptions;
 use cinnabar_embed::{Endurance, Eviction, Mode};
 use cinnabar_engine::metadata::superblock::Geometry;
-use cinnabar_text::Failure;
-use cinnabar_text::show_size;
+use cinnabar_text::{Failure, show_size};
 use std::path::PathBuf;
 
 /// See the module.
@@ -59,7 +58,6 @@ enum WritePolicyArg {
 }
 
 impl CacheArgs {
-    /// The cache that is asked for.
     pub(super) fn options(&self) -> Result<Option<CacheOptions>, Failure> {
         let Some(device) = &self.device else {
             return match self.size_bytes {

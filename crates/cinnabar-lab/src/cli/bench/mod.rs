@@ -22,7 +22,6 @@ enum Command {
     Replay(Box<replay::Args>),
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Spc1(args) => spc1::run_command(args),

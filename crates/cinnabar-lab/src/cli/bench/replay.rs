@@ -8,9 +8,7 @@ use cinnabar_bench::replay::{Plan, Progress, Replay, ReplayError, Row, Warm, Wat
 use cinnabar_bench::report::replay as report;
 use cinnabar_bench::target::{DEPTH_MAX, UnitSpec, is_part};
 use cinnabar_text::Failure;
-use cinnabar_text::cli::output;
-use cinnabar_text::cli::progress;
-use cinnabar_text::cli::report_file;
+use cinnabar_text::cli::{output, progress, report_file, talk};
 use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -87,7 +85,6 @@ pub(super) struct Args {
 
 const DEPTH: u32 = DEPTH_MAX as u32;
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let plan = plan(args)?;
     check_reports(args)?;
@@ -211,17 +208,16 @@ impl Watcher {
     /// What the user should know of the run.
     fn notes(&mut self, replay: &Replay, args: &Args) {
         self.wipe();
-        let mut stderr = std::io::stderr().lock();
         let survey = replay.survey();
         if replay.overwrites() {
             let targets = args.targets.join(", ");
-            // If stderr is gone there is nobody to tell.
-            let _gone = writeln!(stderr, "note: what is on {targets} is overwritten");
+            talk::line(format_args!("note: what is on {targets} is overwritten"));
         }
         if survey.left_out > 0 {
             let count = survey.left_out;
-            let _gone =
-                writeln!(stderr, "note: {count} flushes, discards and empty requests are left out");
+            talk::line(format_args!(
+                "note: {count} flushes, discards and empty requests are left out"
+            ));
         }
     }
 

@@ -14,8 +14,7 @@ use cinnabar_bench::spc1::{
 use cinnabar_bench::target::guard;
 use cinnabar_engine::metadata::superblock::Geometry;
 use cinnabar_text::Failure;
-use cinnabar_text::cli::output;
-use cinnabar_text::cli::progress;
+use cinnabar_text::cli::{output, progress, talk};
 use cinnabar_text::show_size;
 use cinnabar_trace::generate::spc1::{BLOCK_BYTES, BSU_MAX, Mix, Settings, WALK_BLOCKS_MIN};
 use places::Places;
@@ -146,14 +145,12 @@ fn seconds(text: &str) -> Result<Duration, String> {
     if bounds.contains(&time) { Ok(time) } else { Err("it must be from 0.1 s to 7 d".into()) }
 }
 
-/// A time to stay within.
 fn limit(text: &str) -> Result<Duration, String> {
     let time = duration(text)?;
     let bounds = Duration::from_micros(1)..=Duration::from_hours(1);
     if bounds.contains(&time) { Ok(time) } else { Err("it must be from 1us to 1h".into()) }
 }
 
-/// Runs it.
 pub(super) fn run_command(args: &Args) -> Result<(), Failure> {
     if args.mock {
         return run_mock(args);
@@ -265,13 +262,10 @@ fn prepare(args: &Args, plan: &Plan) -> Result<(), Failure> {
     let settings = plan.check().map_err(|error| failure(&error))?;
     let guarded = guard(&units, args.overwrite).map_err(BenchError::from);
     guarded.map_err(|error| failure(&error))?;
-    let mut stderr = std::io::stderr().lock();
-    // If stderr is gone there is nobody to tell.
-    let _gone = writeln!(stderr, "note: what the ASUs hold is overwritten; seed {}", plan.seed);
+    talk::line(format_args!("note: what the ASUs hold is overwritten; seed {}", plan.seed));
     if settings.asu_blocks[0] < WALK_BLOCKS_MIN {
-        let _gone = writeln!(
-            stderr,
-            "warning: ASUs below 80 MiB make the random walk degenerate: it has fewer levels than steps"
+        talk::line(
+            "warning: ASUs below 80 MiB make the random walk degenerate: it has fewer levels than steps",
         );
     }
     Ok(())
@@ -319,7 +313,6 @@ fn failure(error: &BenchError) -> Failure {
     }
 }
 
-/// Writes a page.
 fn save(page: &cinnabar_bench::report::page::Page, path: &Path) -> Result<(), Failure> {
     page.save(path).map_err(|error| Failure::at_run_time(error.to_string(), error.hint()))
 }
@@ -366,7 +359,6 @@ impl Data {
 
 const _: () = assert!(LIMIT.as_millis() == 30, "the help says so");
 
-/// What a search needs of the flags.
 fn search(args: &Args, length: Duration) -> Search {
     Search {
         limit: args.limit,

@@ -2,10 +2,9 @@
 
 use cinnabar_sim::faults::{Summary, search, seed_under_way};
 use cinnabar_sim::{Counted, Failed, FaultOptions, Tally, pairs};
-use cinnabar_text::Failure;
-use cinnabar_text::Table;
-use cinnabar_text::cli::output;
 use cinnabar_text::cli::progress::Progress;
+use cinnabar_text::cli::{output, talk};
+use cinnabar_text::{Failure, Table};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::num::NonZeroUsize;
@@ -39,7 +38,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let (first, seeds) = args.seed.map_or((args.first, args.seeds), |seed| (seed, 1));
     let end = first.checked_add(seeds).ok_or_else(|| {
@@ -100,8 +98,7 @@ fn tell_the_seed_of_a_panic(qos: bool) {
         if let Some(seed) = seed_under_way() {
             let line =
                 format!("error: seed {seed} panicked\nhint: repeat it: {}", repeat(seed, qos));
-            // If stderr is gone there is nobody to tell.
-            let _gone = std::io::Write::write_all(&mut std::io::stderr(), (line + "\n").as_bytes());
+            talk::line(line);
         }
         before(panic);
     }));

@@ -6,14 +6,13 @@ mod traces;
 use crate::cli::parse;
 use cinnabar_bench::report::hits::{self as report, Simulated};
 use cinnabar_engine::{Admission, Endurance};
-use cinnabar_policy::{UnknownWrites, Writes};
+use cinnabar_policy::Writes;
 use cinnabar_study::hits::{
     Contender, EngineCache, EngineError, Grain, HitsError, Options, Run, Survey,
 };
-use cinnabar_text::Failure;
-use cinnabar_text::cli::{output, report_file};
+use cinnabar_text::cli::{output, report_file, talk};
+use cinnabar_text::{Failure, chain};
 use size::Size;
-use std::io::Write;
 use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 use std::thread;
@@ -46,7 +45,7 @@ pub(super) struct Args {
     traces: Vec<PathBuf>,
     /// Policies: lru, fifo, clock, sieve, s3-fifo, arc, larc, belady, engine
     /// [default: all that can be simulated]
-    #[arg(long, value_name = "P[,P...]", value_delimiter = ',', value_parser = contender)]
+    #[arg(long, value_name = "P[,P...]", value_delimiter = ',')]
     policy: Vec<Contender>,
     /// Sizes of the cache: blocks of 4 KiB (65536), bytes with a unit (1GiB), or parts of the different
     /// blocks in the trace (10%)
@@ -54,7 +53,7 @@ pub(super) struct Args {
           default_value = "1%,2%,5%,10%,20%,50%,100%")]
     size: Vec<Size>,
     /// What writes do: as-reads, through, around, back
-    #[arg(long, value_name = "HOW", default_value_t, value_parser = writes)]
+    #[arg(long, value_name = "HOW", default_value_t)]
     writes: Writes,
     /// Price of a flash write, for `engine`: hits, balanced, save
     #[arg(long, value_name = "PRICE", default_value = "balanced", value_parser = parse::endurance)]
@@ -78,7 +77,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     if let Some(path) = &args.html {
         report_file::keep("--html", path, &args.traces, "the trace")?;
@@ -161,17 +159,7 @@ fn runs(args: &Args, survey: &Survey) -> Result<Vec<Run>, Failure> {
 }
 
 fn note(size_blocks: NonZeroU32, error: EngineError) {
-    // If stderr is gone there is nobody to tell.
-    let _gone =
-        writeln!(std::io::stderr(), "note: engine is left out at {size_blocks} blocks: {error}");
-}
-
-fn contender(text: &str) -> Result<Contender, String> {
-    text.parse().map_err(|error: cinnabar_study::hits::UnknownContender| error.to_string())
-}
-
-fn writes(text: &str) -> Result<Writes, String> {
-    text.parse().map_err(|error: UnknownWrites| error.to_string())
+    talk::line(format_args!("note: engine is left out at {size_blocks} blocks: {error}"));
 }
 
 fn jobs(text: &str) -> Result<NonZeroUsize, String> {
@@ -185,7 +173,5 @@ const JOBS_MAX: NonZeroUsize = NonZeroUsize::new(1024).expect("it is not 0");
 
 /// One line, with the trace it is about.
 fn explain(path: &std::path::Path, error: &HitsError) -> Failure {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let line = causes.fold(error.to_string(), |line, cause| format!("{line}: {cause}"));
-    Failure::of_usage(format!("{}: {line}", path.display()), error.hint())
+    Failure::of_usage(format!("{}: {}", path.display(), chain(error)), error.hint())
 }

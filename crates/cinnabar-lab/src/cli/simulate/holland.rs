@@ -51,7 +51,6 @@ fn names() -> PossibleValuesParser {
     PossibleValuesParser::new([ALL].into_iter().chain(experiments::NAMES))
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let setup = Setup { scale: args.scale, seed: args.seed };
     let mut chosen = experiments::all(setup);

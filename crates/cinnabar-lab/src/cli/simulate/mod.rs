@@ -59,7 +59,6 @@ enum Command {
     Hits(hits::Args),
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Faults(args) => faults::run(args),

@@ -11,13 +11,10 @@ use cinnabar_study::sweep::{self, Finished, Job, Limits, Load, Open, SweepError}
 use cinnabar_study::timed::config::{Architecture, Config};
 use cinnabar_study::timed::{self as model, RunError, Workload};
 use cinnabar_study::timed_plan::{self, Plan, Point, Setting, Survey, SurveyError};
-use cinnabar_text::Failure;
-use cinnabar_text::Table;
-use cinnabar_text::cli::output;
 use cinnabar_text::cli::progress::Progress;
 use cinnabar_text::cli::report_file;
-use cinnabar_text::show_size;
-use std::io::Write;
+use cinnabar_text::cli::{output, talk};
+use cinnabar_text::{Failure, Table, chain, show_size};
 use std::num::NonZeroUsize;
 use std::ops::ControlFlow;
 use std::path::PathBuf;
@@ -63,7 +60,6 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let plan = timed_plan::load(&args.plan, &args.settings)?;
     check_choice(args, &plan)?;
@@ -151,7 +147,7 @@ fn look_through(plan: &Plan) -> Result<Option<Survey>, Failure> {
         let place = trace.origin.line().map_or(String::new(), |line| {
             format!("{}:{line}: ", plan.file.display())
         });
-        let message = format!("{place}{}: {}", trace.path.display(), whole(&error));
+        let message = format!("{place}{}: {}", trace.path.display(), chain(&error));
         match error {
             SurveyError::Trace(_) if !trace.path.exists() => Failure::of_usage(
                 message,
@@ -196,7 +192,6 @@ fn list(
     output::text(&format!("{}\n{count} points, {sum} block I/Os\n", output::table(&table)))
 }
 
-/// Simulates what is not known yet.
 fn simulate(
     plan: &Plan,
     points: Vec<Point>,
@@ -298,13 +293,7 @@ fn fingerprint() -> Result<String, Failure> {
 }
 
 fn explain(error: &RunError) -> Failure {
-    Failure::at_run_time(whole(error), error.hint())
-}
-
-/// An error with its reasons, in one line.
-fn whole(error: &dyn std::error::Error) -> String {
-    let reasons = std::iter::successors(Some(error), |error| error.source());
-    reasons.map(ToString::to_string).collect::<Vec<_>>().join(": ")
+    Failure::at_run_time(chain(error), error.hint())
 }
 
 fn progress_line(progress: &sweep::Progress) -> String {
@@ -315,8 +304,7 @@ fn progress_line(progress: &sweep::Progress) -> String {
 }
 
 fn note(text: &str) {
-    // If stderr is gone there is nobody to tell.
-    let _gone = writeln!(std::io::stderr().lock(), "note: {text}");
+    talk::line(format_args!("note: {text}"));
 }
 
 fn percent(text: &str) -> Result<f64, String> {

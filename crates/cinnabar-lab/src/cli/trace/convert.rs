@@ -6,10 +6,9 @@ use super::choice::Choice;
 use super::input::{Input, Reading};
 use crate::cli::parse::duration;
 use cinnabar_bench::report::traces::show_time;
-use cinnabar_text::Failure;
-use cinnabar_text::Table;
 use cinnabar_text::cli::output;
 use cinnabar_text::cli::trace_file::cannot_write;
+use cinnabar_text::{Failure, Table};
 use cinnabar_text::{percent_of, show_size};
 use cinnabar_trace::{Counts, Format, Record};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
@@ -99,7 +98,6 @@ struct Volume {
     requests: u64,
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let to = args.to.or_else(|| TargetFormat::of_name(&args.out)).ok_or_else(|| {
         Failure::of_usage(

@@ -3,11 +3,10 @@
 mod models;
 
 use crate::cli::parse::{duration, size};
-use cinnabar_text::Failure;
-use cinnabar_text::Table;
 use cinnabar_text::cli::output;
 use cinnabar_text::cli::progress::Progress;
 pub(super) use cinnabar_text::cli::trace_file::cannot_write;
+use cinnabar_text::{Failure, Table};
 use cinnabar_text::{percent_of, show_size};
 use cinnabar_trace::generate::desktop::{self, Desktop};
 use cinnabar_trace::generate::spc1::{self, BLOCK_BYTES, Generator};
@@ -161,7 +160,6 @@ enum MixName {
     Spc1,
 }
 
-/// Runs it.
 pub(super) fn run(command: &Command) -> Result<(), Failure> {
     match command {
         Command::Desktop(args) => desktop(args),

@@ -49,7 +49,6 @@ struct Line<'a> {
     length_bytes: u64,
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     let mut input = Input::open(&args.trace, &args.reading)?;
     let mut choice = Choice::new(&args.volumes);

@@ -43,7 +43,6 @@ fn most(text: &str) -> Result<Most, String> {
     text.parse().map(Most).map_err(|_| "write a number, or all".to_owned())
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     for (number, path) in args.traces.iter().enumerate() {
         let info = look(path, args)?;
@@ -59,7 +58,7 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
 
 fn look<'a>(path: &'a Path, args: &Args) -> Result<Info<'a>, Failure> {
     let mut input = Input::open(path, &args.reading)?;
-    let mut summing = Summing::new();
+    let mut summing = Summing::default();
     while let Some(record) = input.next()? {
         summing.add(&record).map_err(|report::TooManyVolumes| {
             let what = format!("more than {} volumes", report::VOLUMES_MAX);

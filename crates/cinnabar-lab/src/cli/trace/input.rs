@@ -1,8 +1,7 @@
 //! A trace that a command reads: opened, counted, and what is wrong with it told.
 
-use cinnabar_text::Failure;
 use cinnabar_text::cli::progress::Progress;
-use cinnabar_text::show_size;
+use cinnabar_text::{Failure, chain, show_size};
 use cinnabar_trace::{Format, Record, Settings, Trace, TraceError};
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use std::io::{self, BufReader, ErrorKind};
@@ -55,7 +54,6 @@ impl Input {
         &self.trace
     }
 
-    /// The next request.
     pub(super) fn next(&mut self) -> Result<Option<Record>, Failure> {
         let Some(next) = self.trace.next() else { return Ok(None) };
         let record = next.map_err(|error| explain(&self.path, &error))?;
@@ -86,9 +84,7 @@ impl Input {
 
 /// What is wrong with a trace, in one line.
 pub(super) fn explain(path: &Path, error: &TraceError) -> Failure {
-    let causes = std::iter::successors(std::error::Error::source(error), |cause| cause.source());
-    let said = [path.display().to_string(), error.to_string()].into_iter();
-    let message = said.chain(causes.map(ToString::to_string)).collect::<Vec<_>>().join(": ");
+    let message = format!("{}: {}", path.display(), chain(error));
     let (TraceError::Io { source, .. } | TraceError::IoAfter { source, .. }) = error else {
         return Failure::of_usage(message, error.hint());
     };

@@ -33,7 +33,6 @@ enum Command {
     Generate(generate::Command),
 }
 
-/// Runs it.
 pub(super) fn run(args: &Args) -> Result<(), Failure> {
     match &args.command {
         Command::Info(args) => info::run(args),

@@ -15,7 +15,6 @@ use crate::timed::config::{Service, Timings, WritePolicy};
 
 /// Requests that the file server serves at a time.
 const SERVERS: u32 = 16;
-/// Hosts that load it.
 const HOSTS: [u32; 4] = [1, 2, 4, 8];
 /// With slow writes it is full sooner.
 const SLOW_HOSTS: [u32; 3] = [1, 2, 4];
@@ -33,7 +32,6 @@ const POLICIES: [(&str, WritePolicy, WritePolicy); 4] = [
     ("back, safe in flash (s, n)", WritePolicy::Sync, WritePolicy::Never),
 ];
 
-/// One file server with its load.
 #[derive(Clone, Copy)]
 struct Filer {
     name: &'static str,

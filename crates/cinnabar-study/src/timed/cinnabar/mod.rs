@@ -21,7 +21,6 @@ pub(super) use setup::check;
 use super::config::Config;
 use node::Node;
 
-/// The engines of all hosts.
 pub(super) struct Engines {
     /// Taken out while one has its turn.
     nodes: Vec<Option<Box<Node>>>,
@@ -30,7 +29,6 @@ pub(super) struct Engines {
 }
 
 impl Engines {
-    /// An empty one for each host.
     pub(super) fn new(config: &Config) -> Self {
         let nodes = (0..config.hosts).map(|_| Some(Box::new(Node::new(config))));
         Self { nodes: nodes.collect(), has_ram: config.ram_blocks > 0 }

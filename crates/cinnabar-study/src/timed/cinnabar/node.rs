@@ -26,7 +26,6 @@ pub(super) const COMMAND: u64 = 1 << 63;
 /// A volume of a trace, and which part of it: the engine's volumes end earlier than a trace's may.
 pub(super) type Place = (u32, u64);
 
-/// A request of a job.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Asked {
     pub(super) place: Place,
@@ -39,7 +38,6 @@ pub(super) struct Asked {
     pub(super) submitted: bool,
 }
 
-/// An I/O under way.
 #[derive(Debug)]
 pub(super) struct Flight {
     /// Number of the engine's session that waits for it.
@@ -56,7 +54,6 @@ pub(super) struct Flight {
     pub(super) down_bytes: u64,
 }
 
-/// A step of a start or a stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     Detach(Place),
@@ -71,7 +68,6 @@ pub(super) enum Step {
     AwaitLoad,
 }
 
-/// See the module.
 pub(super) struct Node {
     pub(super) config: cinnabar_engine::Config,
     pub(super) engine: Sharded<Length>,

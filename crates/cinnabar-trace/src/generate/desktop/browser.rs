@@ -31,7 +31,6 @@ impl Browser {
         Self { first: disk.browser.first, objects, next: 0, popularity: Zipf::new(STATE) }
     }
 
-    /// A day's pages.
     pub(super) fn day(&mut self, day: &mut Day) {
         let mut writes = day.budget(SHARES.browser_writes);
         let mut reads = day.budget(SHARES.browser_reads);

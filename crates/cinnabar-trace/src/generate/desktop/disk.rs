@@ -109,7 +109,6 @@ impl Run {
     }
 }
 
-/// One of the values.
 pub(super) fn pick(odds: Odds, chance: &mut Chance) -> u64 {
     let mut left = chance.unit();
     for &(value, weight) in odds {

@@ -25,7 +25,6 @@ impl Documents {
         Self { recent, most, popularity: Zipf::new(most) }
     }
 
-    /// A day's opening and saving.
     pub(super) fn day(&mut self, day: &mut Day, disk: &mut Disk) {
         let mut today = Vec::new();
         let mut left = day.budget(SHARES.document_reads);

@@ -87,7 +87,6 @@ impl Machine {
         day.into_records()
     }
 
-    /// Boot and logon.
     fn start(&mut self, day: &mut Day) {
         let from_s = day.boot_s;
         let (to_s, _) = self.boot.play(day, from_s, BOOT_GAP_SECONDS, usize::MAX);

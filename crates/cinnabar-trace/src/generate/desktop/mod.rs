@@ -54,31 +54,21 @@ impl Default for Settings {
 
 /// Settings that no desktop can have.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum DesktopError {
-    /// Number of days.
     #[error("{0} days: from 1 to {most} can be asked for", most = parameters::DAYS_MAX)]
     Days(u32),
-    /// Requests of a day.
     #[error(
         "{0} requests a day: from {least} to {most} can be asked for",
         least = parameters::REQUESTS_MIN,
         most = parameters::REQUESTS_MAX
     )]
     Requests(u32),
-    /// Too small for its files.
     #[error(
         "a disk of {disk_bytes} bytes is too small for {requests_per_day} requests a day: \
          at least {bytes_min} bytes"
     )]
-    SmallDisk {
-        /// The size that the settings ask for, in bytes.
-        disk_bytes: u64,
-        /// The rate that the settings ask for.
-        requests_per_day: u32,
-        /// What these requests need.
-        bytes_min: u64,
-    },
-    /// Beyond what a record can say.
+    SmallDisk { disk_bytes: u64, requests_per_day: u32, bytes_min: u64 },
     #[error("a disk of {0} bytes is larger than a trace can address")]
     LargeDisk(u64),
     /// Too short, or the days end beyond what a record can say.
@@ -88,7 +78,6 @@ pub enum DesktopError {
         most = parameters::DAY_US_MAX
     )]
     Day(u64),
-    /// Not a share.
     #[error("a share of partial writes of {0}: from 0 to 1 can be asked for")]
     PartialWrites(f64),
 }
@@ -109,11 +98,6 @@ impl Desktop {
     pub fn new(settings: Settings) -> Result<Self, DesktopError> {
         settings.check()?;
         Ok(Self { machine: Machine::new(settings), day: 0, records: Vec::new().into_iter() })
-    }
-
-    /// Days whose records have been begun, to tell how far it is.
-    pub fn days_begun(&self) -> u32 {
-        self.day
     }
 }
 

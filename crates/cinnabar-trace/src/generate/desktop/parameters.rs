@@ -154,7 +154,6 @@ pub(super) const JOURNAL_WRITE_BLOCKS: Odds = &[(1, 0.5), (2, 0.3), (4, 0.2)];
 pub(super) const STATE_BLOCKS: Odds = &[(1, 0.8), (2, 0.2)];
 /// Blocks of an object in the browser's cache; a slot has room for the largest.
 pub(super) const OBJECT_BLOCKS: Odds = &[(1, 0.3), (2, 0.25), (3, 0.1), (4, 0.35)];
-/// Blocks of a slot.
 pub(super) const OBJECT_SLOT_BLOCKS: u64 = 4;
 /// Blocks of a cluster of the paging file, and of a request of a scan.
 pub(super) const CLUSTER_BLOCKS: u64 = 16;

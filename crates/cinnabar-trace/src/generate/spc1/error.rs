@@ -8,48 +8,29 @@ const STATE_BYTES_MAX: u64 = 2 << 30;
 
 /// Why settings give no workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[allow(missing_docs, reason = "the messages say it")]
 pub enum Spc1Error {
-    /// None, or more than make sense.
     #[error("{0} business scaling units: from 1 to {BSU_MAX} can be asked for")]
     Units(u32),
-    /// Too small for a region with a leaf.
     #[error(
         "ASU{asu} has {blocks} blocks of 4 KiB, which leaves a region of the walk without a leaf"
     )]
     NoLeaf {
         /// 1 to 3.
         asu: usize,
-        /// Its size.
         blocks: u64,
     },
-    /// Too small for a run.
     #[error("ASU3 has {blocks} blocks of 4 KiB, which leaves its runs without room")]
-    NoRun {
-        /// Its size.
-        blocks: u64,
-    },
-    /// The two data ASUs must agree.
+    NoRun { blocks: u64 },
     #[error("ASU1 has {asu1} blocks of 4 KiB and ASU2 {asu2}: they must be of one size")]
-    Unequal {
-        /// Blocks of ASU1.
-        asu1: u64,
-        /// Blocks of ASU2.
-        asu2: u64,
-    },
+    Unequal { asu1: u64, asu2: u64 },
     /// The log must have its part of the space: 10 % where each of the others has 45 %.
     #[error("ASU3 has {asu3} blocks of 4 KiB; it needs at least 2/9 of ASU1's, {needed}")]
-    SmallLog {
-        /// Blocks of ASU3.
-        asu3: u64,
-        /// Blocks that it needs.
-        needed: u64,
-    },
-    /// No trace could name its blocks.
+    SmallLog { asu3: u64, needed: u64 },
     #[error("ASU{asu} has {blocks} blocks of 4 KiB: too many")]
     TooLarge {
         /// 1 to 3.
         asu: usize,
-        /// Its size.
         blocks: u64,
     },
     /// The states of the leaves would not fit into RAM.
@@ -59,9 +40,7 @@ pub enum Spc1Error {
     State {
         /// Groups of 100 units.
         contexts: u32,
-        /// Blocks of ASU1.
         blocks: u64,
-        /// Bytes of the state that they need.
         bytes: u64,
     },
 }

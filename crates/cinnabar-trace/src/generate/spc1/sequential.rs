@@ -27,7 +27,6 @@ pub(super) struct Bounds {
     length: u64,
 }
 
-/// A run under way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Run {
     next: u64,

@@ -19,7 +19,6 @@ pub enum Mix {
     Spc1,
 }
 
-/// Where a stream's I/Os go.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Address {
     /// Anywhere, at a multiple of so many blocks.
@@ -107,7 +106,6 @@ pub(super) fn walks() -> [(usize, u32); WALKS] {
     })
 }
 
-/// Draws a stream by the shares.
 pub(super) fn pick(chance: &mut Chance) -> usize {
     let mut left = chance.unit() * INTENSITIES_SUM;
     for (index, row) in STREAMS.iter().enumerate() {

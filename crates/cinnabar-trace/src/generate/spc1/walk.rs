@@ -6,7 +6,6 @@
 use super::sequential::percent;
 use crate::generate::Chance;
 
-/// Blocks of a leaf.
 pub(super) const LEAF_BLOCKS: u64 = 8;
 /// A region's part of its ASU, in per cent.
 const REGION_PERCENT: u32 = 5;

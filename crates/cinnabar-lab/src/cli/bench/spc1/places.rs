@@ -2,7 +2,6 @@
 
 use std::str::FromStr;
 
-/// The places of one flag.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Places(pub(super) Vec<String>);
 

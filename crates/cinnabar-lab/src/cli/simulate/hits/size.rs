@@ -7,7 +7,6 @@ use std::num::NonZeroU32;
 const BLOCK_BYTES: u64 = 4096;
 const BLOCKS_MAX: u64 = Access::BLOCKS_MAX as u64;
 
-/// A size of a cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Size {
     /// In blocks of 4 KiB.

@@ -13,7 +13,6 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// Requests after which it is looked how far the file is read.
 const LOOK_EVERY: u64 = 4096;
 
-/// Simulates a trace.
 pub(super) fn simulate(path: &Path, options: &Options) -> Result<Found, Failure> {
     let watched = Watched::open(path)?;
     let part = watched.part.clone();
@@ -32,7 +31,6 @@ pub(super) fn simulate(path: &Path, options: &Options) -> Result<Found, Failure>
     found.map_err(|error| explain(path, &error))
 }
 
-/// Reads a trace for what is in it.
 pub(super) fn survey(path: &Path) -> Result<Survey, Failure> {
     // What is no file gives its bytes once.
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {

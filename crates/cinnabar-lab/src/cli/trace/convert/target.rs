@@ -7,7 +7,6 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::Path;
 
-/// A format that can be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TargetFormat {
     Canonical,
