@@ -125,6 +125,11 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     out.family("cache_admitted_blocks", help, MetricType::Counter, &reasons)?;
     trials(out, &counters.trials)?;
     cache_load(out, cache)?;
+    ram(out, cache)
+}
+
+/// Who takes the memory.
+fn ram(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     let ram = cache.ram;
     let parts = [
         ("address_map", ram.address_map),
