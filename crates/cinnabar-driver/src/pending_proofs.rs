@@ -74,9 +74,9 @@ impl<V: Copy + PartialEq, I> PendingProofs<V, I> {
     pub fn begin(&mut self) -> Vec<V> {
         let due = std::mem::take(&mut self.due);
         for volume in &due {
-            let known = self.proofs.iter_mut().find(|known| known.volume == *volume);
-            let known = known.expect("what is due is asked for");
-            known.under_way = std::mem::take(&mut known.waiting);
+            for known in self.proofs.iter_mut().filter(|known| known.volume == *volume) {
+                known.under_way = std::mem::take(&mut known.waiting);
+            }
         }
         due
     }

@@ -31,7 +31,8 @@ fn visit(command: &Command, path: &str, common: &[&str], rows: &mut String) {
     };
     let mut all: Vec<&Arg> = command.get_arguments().filter(shown).collect();
     all.sort_by_key(|arg| (!arg.is_positional(), !arg.is_required_set()));
-    let usage: String = all.into_iter().map(|arg| format!(" {}", usage(arg))).collect();
+    let usage: Vec<String> = all.into_iter().map(|arg| format!(" {}", usage(arg))).collect();
+    let usage = usage.concat();
     let about = command.get_about().map(ToString::to_string).unwrap_or_default();
     // Writing to a string does not fail.
     let _ok = writeln!(rows, "| `{path}{}` | {about} |", usage.replace('|', "\\|"));

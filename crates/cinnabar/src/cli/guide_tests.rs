@@ -12,6 +12,7 @@ use cinnabar_text::cli::commands::table_of;
 use cinnabar_text::guide::assert_generated;
 use clap::CommandFactory;
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Labels whose values are an operator's names.
@@ -76,10 +77,10 @@ fn metrics(text: &str, of_volumes: bool) -> String {
             ("counter", true) | ("gauge", false) => "",
             (other, _) => &format!(" ({other})"),
         };
-        list += &format!("- `{family}{names}`{kind}: {help}");
+        write!(list, "- `{family}{names}`{kind}: {help}").expect("a string takes all");
         for (label, values) in labels.iter().filter(|(label, _)| !NAMES.contains(label)) {
             let values: Vec<&str> = values.iter().copied().collect();
-            list += &format!(" `{label}`: {}.", values.join(", "));
+            write!(list, " `{label}`: {}.", values.join(", ")).expect("a string takes all");
         }
         list.push('\n');
     }
@@ -134,7 +135,7 @@ fn requests_in_the_guide_are_generated() {
                 continue;
             };
             let method = method.to_uppercase();
-            table += &format!("| `{method} {path}` | {summary} |\n");
+            writeln!(table, "| `{method} {path}` | {summary} |").expect("a string takes all");
         }
     }
     assert_generated(env!("CARGO_MANIFEST_DIR"), "cli.md", "requests", &table);

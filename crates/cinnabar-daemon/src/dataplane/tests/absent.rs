@@ -75,7 +75,7 @@ fn clients_of_a_volume_that_waits_are_turned_away_with_the_reason() {
 #[test]
 fn an_image_is_served_as_it_is_if_the_operator_says_that_it_is_raw() {
     let mut rig = Rig::new(IoMode::Auto, &["vm1"]);
-    let header = [&b"KDMV"[..], &[0; 65_536 - 4]].concat();
+    let header = [&b"KDMV"[..], &[0; 8192 - 4]].concat();
     std::fs::write(rig.path("vm1.raw"), &header).expect("a file");
     rig.config.volumes[0].raw = true;
     rig.start();
@@ -90,7 +90,7 @@ type Break<'b> = (&'static str, &'b dyn Fn(&Rig));
 fn whatever_may_pass_is_waited_for() {
     let cases: [Break<'_>; 5] = [
         ("it is a qcow2 image", &|rig| {
-            let header = [&b"QFI\xfb\0\0\0\x03"[..], &[0; 65_536 - 8]].concat();
+            let header = [&b"QFI\xfb\0\0\0\x03"[..], &[0; 8192 - 8]].concat();
             std::fs::write(rig.path("vm1.raw"), header).expect("a file");
         }),
         ("is empty", &|rig| std::fs::write(rig.path("vm1.raw"), []).expect("a file")),
