@@ -58,6 +58,9 @@ pub enum Command {
         /// Drawn at random; used if the volume has no place yet.
         incarnation: u64,
     },
+    /// Raise the number of a volume's claim at its back end. Answered with [`Done::Nothing`] once that is durable;
+    /// then the claim gets it. One with a higher number than the log's was made by a newer state of the log.
+    Claim(LogVolumeId),
     /// Destage all that is dirty. Answered with [`Done::Nothing`] when the back end has everything
     /// that was acknowledged before the command came.
     Drain(LogVolumeId),

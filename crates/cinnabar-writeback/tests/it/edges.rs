@@ -1,8 +1,10 @@
-//! What stands beside the log: back ends that are away for good, sectors that can't be read.
+//! What stands beside the log: back ends that are away for good or full, sectors that can't be read.
 
 use crate::rig::Rig;
+use crate::rng::Rng;
+use cinnabar_engine::Op;
 use cinnabar_writeback::mutant::Mutants;
-use cinnabar_writeback::{Command, Config, Done, Event, LogVolumeId};
+use cinnabar_writeback::{Command, Config, Done, Event, LogVolumeId, Refusal};
 
 /// Ends requests of this volume's back end only, and all I/O of the log.
 fn settle_only(rig: &mut Rig, place: LogVolumeId) {
@@ -69,7 +71,7 @@ fn a_sector_that_can_not_be_read_costs_at_most_what_it_held() {
         let mut rig = Rig::new(config);
         let (a, b) = (rig.attach("a", 64, 1), rig.attach("b", 64, 2));
         rig.write(a, 1, 1, 7);
-        let flushed = rig.submit(a, cinnabar_engine::Op::Flush);
+        let flushed = rig.submit(a, Op::Flush);
         rig.settle_log();
         assert!(rig.ok(flushed), "it is durable");
         rig.write(b, 1, 1, 8);
@@ -93,4 +95,29 @@ fn a_device_that_fails_is_not_taken_for_an_empty_one() {
         }
     }
     assert!(rig.reopen().is_err(), "no page of it can be read");
+}
+
+/// The number of a claim is durable when it is told, and an incarnation that has left is remembered.
+#[test]
+fn claims_have_numbers_and_volumes_that_have_left_are_known() {
+    let mut rig = Rig::new(Config::default());
+    for number in 1..4 {
+        let place = rig.attach("a", 64, 7);
+        let raised = rig.control(Command::Claim(place));
+        let busy = rig.control(Command::Claim(place));
+        rig.settle_log();
+        assert_eq!(rig.answers.get(&raised), Some(&Ok(Done::Nothing)));
+        assert_eq!(rig.answers.get(&busy), Some(&Err(Refusal::Busy)));
+        rig.ssd.power_cut(&mut Rng::seed_from_u64(number));
+        rig.reopen().expect("it opens");
+        assert_eq!(rig.log.status(place).expect("a place").claim, number);
+        assert!(rig.log.left().is_empty());
+    }
+    let place = rig.attach("a", 64, 7);
+    rig.control(Command::Remove { place, discard: false });
+    rig.settle_log();
+    let gone = rig.control(Command::Claim(place));
+    assert_eq!(rig.answers.get(&gone), Some(&Err(Refusal::NoVolume)));
+    rig.reopen().expect("it opens");
+    assert_eq!(rig.log.left(), [7]);
 }
