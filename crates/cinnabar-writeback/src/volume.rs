@@ -12,7 +12,7 @@ use crate::record::RecordWrites;
 use crate::segments::Segments;
 use crate::slots::Slots;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
-use cinnabar_engine::Failure;
+use cinnabar_engine::{Failure, IoError};
 use cinnabar_engine::{Op, RequestId};
 use std::collections::VecDeque;
 
@@ -162,6 +162,11 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     /// Whether the back end lacks anything that was acknowledged, or is about to be.
     pub(crate) fn is_dirty(&self) -> bool {
         self.record.retired < self.commits.last
+    }
+
+    /// Whether the back end had no room for what was to be written last.
+    pub(crate) fn has_no_room(&self) -> bool {
+        self.failing == Some(Failure::Io(IoError::NoSpace))
     }
 
     /// Ends the epoch: what is written from now on may depend on what was written before.

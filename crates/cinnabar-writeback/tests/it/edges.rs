@@ -2,7 +2,8 @@
 
 use crate::rig::Rig;
 use crate::rng::Rng;
-use cinnabar_engine::Op;
+use cinnabar_engine::units::ByteSpan;
+use cinnabar_engine::{Failure, IoError, Op};
 use cinnabar_writeback::mutant::Mutants;
 use cinnabar_writeback::{Command, Config, Done, Event, LogVolumeId, Refusal};
 
@@ -58,6 +59,85 @@ pub(crate) fn living_volumes_go_on(mutants: Mutants) {
 #[test]
 fn a_volume_with_a_living_back_end_goes_on_while_others_are_away() {
     living_volumes_go_on(Mutants::default());
+}
+
+/// Ends what is under way, as a back end without room does: trims and flushes succeed. Says how many writes failed.
+fn end_without_room(rig: &mut Rig, place: LogVolumeId) -> usize {
+    let mut failed = 0;
+    for _ in 0..100 {
+        rig.settle_log();
+        if let Some(disk) = rig.disks.get_mut(&place).filter(|disk| disk.under_way() > 0) {
+            let (id, result) = if disk.is_write(0) {
+                failed += 1;
+                (disk.fail(0), Err(Failure::Io(IoError::NoSpace)))
+            } else {
+                let (id, answer) = disk.end(0).expect("the first waits for nothing");
+                (id, Ok(answer))
+            };
+            rig.apply(Event::EngineDone(id, result));
+        } else if let Some(at) = rig.wake.take() {
+            rig.now = rig.now.max(at);
+            rig.apply(Event::Wake);
+        } else {
+            break;
+        }
+    }
+    failed
+}
+
+/// A thin back end is full, and the guest trims: what it has no room for any more is not needed.
+#[test]
+fn a_trim_makes_room_though_it_is_behind_what_has_none() {
+    let config = Config { destage_after_ns: 1_000_000, ..Config::default() };
+    let mut rig = Rig::new(config);
+    let a = rig.attach("a", 1024, 1);
+    let trim = |block: u64, blocks: u64| {
+        let span = ByteSpan::new(block * 4096, blocks * 4096);
+        Op::Trim { span, fua: false }
+    };
+    rig.write(a, 10, 20, 7);
+    rig.submit(a, Op::Flush);
+    assert!(end_without_room(&mut rig, a) > 1, "it is tried again");
+    let dirty = rig.log.status(a).expect("a place").dirty_bytes;
+    // Some of it is needed still.
+    let trimmed = rig.submit(a, trim(10, 19));
+    let flushed = rig.submit(a, Op::Flush);
+    assert!(end_without_room(&mut rig, a) > 1 && rig.ok(trimmed) && rig.ok(flushed));
+    assert!(rig.log.status(a).expect("a place").dirty_bytes >= dirty);
+    assert_eq!(rig.read(a, 28, 2), [Some(0), Some(7)]);
+    // All of it was trimmed. No flush covers that, and none need come.
+    rig.submit(a, trim(29, 1));
+    end_without_room(&mut rig, a);
+    assert_eq!(rig.log.status(a).expect("a place").dirty_bytes, 0);
+    rig.write(a, 12, 1, 9);
+    rig.submit(a, Op::Flush);
+    assert!(end_without_room(&mut rig, a) > 1, "what is new has no room yet");
+    assert_eq!(rig.read(a, 12, 1), [Some(9)]);
+    let drained = rig.control(Command::Drain(a));
+    rig.settle();
+    assert_eq!(rig.answers.get(&drained), Some(&Ok(Done::Nothing)));
+    assert_eq!(rig.read(a, 10, 4), [Some(0), Some(0), Some(9), Some(0)]);
+    assert_eq!(rig.disks[&a].durable[12 * 8], 9);
+}
+
+/// A power cut may take a trim back that no flush covers, not what was durable before it.
+#[test]
+fn what_is_trimmed_is_written_until_the_trim_is_durable() {
+    let config = Config { destage_after_ns: u64::MAX / 2, ..Config::default() };
+    let mut rig = Rig::new(config);
+    let a = rig.attach("a", 1024, 1);
+    rig.write(a, 10, 1, 7);
+    rig.submit(a, Op::Flush);
+    rig.control(Command::Drain(a));
+    rig.settle_log();
+    assert!(rig.disks[&a].is_write(0));
+    let id = rig.disks.get_mut(&a).expect("it has one").fail(0);
+    rig.apply(Event::EngineDone(id, Err(Failure::Io(IoError::NoSpace))));
+    let trimmed = rig.submit(a, Op::Trim { span: ByteSpan::new(10 * 4096, 4096), fua: false });
+    rig.settle_log();
+    assert!(rig.ok(trimmed));
+    settle_only(&mut rig, a);
+    assert_eq!(rig.disks[&a].durable[10 * 8], 7, "a power cut may bring it back");
 }
 
 #[test]
