@@ -454,6 +454,7 @@ impl<P: Payload> WriteLog<P> {
         }
         if let Command::Drain(place)
         | Command::Claim(place)
+        | Command::Grow { place, .. }
         | Command::Remove { place, .. }
         | Command::Restarted(place)
         | Command::Acknowledge { place, .. }
@@ -481,6 +482,7 @@ impl<P: Payload> WriteLog<P> {
                 }
             }
             Command::Claim(place) => self.claim(id, place),
+            Command::Grow { place, size_bytes } => self.grow(id, place, size_bytes),
             Command::Drain(place) => self.drain(id, place),
             Command::Remove { place, discard } => self.remove(id, place, discard),
             Command::Restarted(LogVolumeId(place)) => {

@@ -71,6 +71,15 @@ impl<P: Payload> WriteLog<P> {
         self.volume(place).attaching = Some((id, needs));
     }
 
+    /// See [`Command::Grow`](crate::Command::Grow).
+    pub(crate) fn grow(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId, bytes: u64) {
+        let Some(Some(volume)) = self.volumes.get(usize::from(place)) else {
+            return self.answer(id, Err(Refusal::NoVolume));
+        };
+        let name = volume.record.name.clone();
+        self.attach(id, name, bytes, 0);
+    }
+
     /// See [`Command::Claim`](crate::Command::Claim).
     pub(crate) fn claim(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId) {
         let Some(Some(volume)) = self.volumes.get_mut(usize::from(place)) else {

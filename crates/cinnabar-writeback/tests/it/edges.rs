@@ -3,9 +3,9 @@
 use crate::rig::Rig;
 use crate::rng::Rng;
 use cinnabar_engine::units::ByteSpan;
-use cinnabar_engine::{Failure, IoError, Op};
+use cinnabar_engine::{Failure, IoError, Op, RequestId};
 use cinnabar_writeback::mutant::Mutants;
-use cinnabar_writeback::{Command, Config, Done, Event, LogVolumeId, Refusal};
+use cinnabar_writeback::{Action, Command, Config, Done, Event, LogVolumeId, Refusal};
 
 /// Ends requests of this volume's back end only, and all I/O of the log.
 fn settle_only(rig: &mut Rig, place: LogVolumeId) {
@@ -138,6 +138,54 @@ fn what_is_trimmed_is_written_until_the_trim_is_durable() {
     assert!(rig.ok(trimmed));
     settle_only(&mut rig, a);
     assert_eq!(rig.disks[&a].durable[10 * 8], 7, "a power cut may bring it back");
+}
+
+/// Each destage may have a thousand requests, and engines refuse guests' own beyond a number.
+#[test]
+fn destages_together_leave_the_engines_requests_to_guests() {
+    let mut config =
+        Config { destage_after_ns: 3_600_000_000_000, pace_ns: 0, ..Config::default() };
+    config.bounds.asked = 100;
+    let mut rig = Rig::new(config);
+    let places: Vec<_> = (0..5).map(|n| rig.attach(&format!("v{n}"), 1024, n + 1)).collect();
+    for place in &places {
+        for n in 0..60 {
+            rig.write(*place, n * 2, 1, n + 1);
+        }
+        rig.settle_log();
+    }
+    let drains: Vec<_> = places.iter().map(|place| rig.control(Command::Drain(*place))).collect();
+    rig.settle_log();
+    let under_way: Vec<_> = places.iter().map(|place| rig.disks[place].under_way()).collect();
+    assert!(under_way.iter().sum::<usize>() <= 100 + 5 * 8, "{under_way:?}");
+    assert!(under_way.iter().all(|count| *count >= 8), "{under_way:?}");
+    rig.settle();
+    assert!(drains.iter().all(|drain| rig.answers.get(drain) == Some(&Ok(Done::Nothing))));
+}
+
+/// An engine had grown while the volume's place was given up: both are told in one turn.
+#[test]
+fn a_size_that_comes_with_the_end_of_a_place_makes_no_new_one() {
+    let mut rig = Rig::new(Config::default());
+    let place = rig.attach("a", 64, 7);
+    rig.control(Command::Remove { place, discard: false });
+    rig.end_log(0, Ok(()));
+    let done = rig.ssd.end(0);
+    let grow = Command::Grow { place, size_bytes: 128 * 4096 };
+    let mut events = vec![Event::LogDone(done), Event::Control(RequestId(999), grow)];
+    let mut actions = Vec::new();
+    rig.log.apply(rig.now, &mut events, &mut actions);
+    assert_eq!(rig.log.places().count(), 0);
+    let is_refused = actions
+        .iter()
+        .any(|action| matches!(action, Action::Answer(RequestId(999), Err(Refusal::NoVolume))));
+    assert!(is_refused, "{actions:?}");
+    // One that is there grows.
+    let place = rig.attach("b", 64, 8);
+    let grown = rig.control(Command::Grow { place, size_bytes: 128 * 4096 });
+    rig.settle_log();
+    assert_eq!(rig.answers.get(&grown), Some(&Ok(Done::Attached(place))));
+    assert_eq!(rig.log.status(place).expect("a place").size_bytes, 128 * 4096);
 }
 
 #[test]
