@@ -7,6 +7,7 @@
 use crate::format::chunk::ENTRIES_MAX;
 use crate::format::directory::GAPS_MAX;
 use crate::format::{SEGMENT_PAGES, VOLUMES_MAX};
+use cinnabar_engine::limits::REQUESTS_MAX;
 use std::cell::Cell;
 
 /// See the [module](self). All are at least 1, but for the first number and epoch.
@@ -31,6 +32,9 @@ pub struct Bounds {
     pub window_pages: usize,
     /// Blocks of a destage's request to the engine.
     pub destage_blocks: usize,
+    /// Requests that engines have of all volumes at a time; beyond that each destage has a few only: an engine takes
+    /// [`REQUESTS_MAX`], and refuses guests' own requests then.
+    pub asked: usize,
     /// Slots that one event retires.
     pub retire_pages: u32,
     /// A new volume's chunks are numbered behind this one, and its epochs behind the other: RAM keeps
@@ -52,6 +56,7 @@ impl Default for Bounds {
             chunks: 4,
             window_pages: 1024,
             destage_blocks: 256,
+            asked: REQUESTS_MAX / 2,
             retire_pages: 4096,
             first_number: 0,
             first_epoch: 0,
@@ -71,6 +76,7 @@ impl Bounds {
         chunks: 1,
         window_pages: 1,
         destage_blocks: 1,
+        asked: 1,
         retire_pages: 1,
         first_number: (1 << 32) - 8,
         first_epoch: (1 << 40) - 4,

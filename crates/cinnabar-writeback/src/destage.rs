@@ -247,6 +247,7 @@ pub(crate) fn gather<P: Payload>(
                 let is_retired = is_up_to(run.number, retired);
                 run.behind += 1;
                 let needed = is_needed(volume, slots, slot, held, run.epoch)
+                    && !is_given_up(volume, held.block)
                     && !(mutants.is(Mutant::EpochsCoalesced)
                         && slots.find(volume.record.volume, held.block) != Some(slot));
                 if !is_retired && needed {
@@ -284,6 +285,13 @@ fn is_needed<P: Payload>(
     let newer = slots.data(newest).expect("a version has data");
     let (_, of, _) = slots.chunk_of(newest);
     of != epoch & EPOCH_BITS || held.sectors & !newer.sectors != 0
+}
+
+/// Whether a page that the back end has no room for is not written, because its block was trimmed or zeroed since,
+/// durably. Without that the range that makes room would wait behind what needs it.
+fn is_given_up<P: Payload>(volume: &Volume<P>, block: u64) -> bool {
+    volume.has_no_room()
+        && volume.zeros.number(block).is_some_and(|number| number <= volume.commits.durable)
 }
 
 /// A request to the engine: pages of the window whose blocks follow one another, or some sectors of

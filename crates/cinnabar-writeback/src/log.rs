@@ -3,7 +3,7 @@
 use crate::bounds::{Bound, Bounds, Crossings};
 use crate::commit::Who;
 use crate::destage::Destage;
-use crate::format::{SEGMENT_PAGES, VOLUMES_MAX};
+use crate::format::VOLUMES_MAX;
 use crate::memory::{Kept, MemoryStatus};
 use crate::mutant::{Mutant, Mutants};
 use crate::pace::Sent;
@@ -14,7 +14,7 @@ use crate::segments::Segments;
 use crate::slots::Slots;
 use crate::volume::{Volume, Waiting};
 use cinnabar_engine::metadata::chunk::device_seed;
-use cinnabar_engine::units::{BLOCK_BYTES, Instant};
+use cinnabar_engine::units::Instant;
 use cinnabar_engine::{Answer, Failure, IoError, IoId, IoOp, Op, Payload, RequestId};
 use slab::Slab;
 
@@ -139,6 +139,8 @@ pub struct WriteLog<P> {
     pub(crate) stamps: Vec<u64>,
     /// Slots that could not be read when it was opened.
     pub(crate) bad: Vec<u32>,
+    /// Incarnations of volumes that had left when it was opened, and whose places are free still.
+    pub(crate) left: Vec<u64>,
     /// The lowest stamp of what this start writes.
     pub(crate) stamps_from: u64,
     pub(crate) ios: Slab<LogIo>,
@@ -191,6 +193,7 @@ impl<P: Payload> WriteLog<P> {
             volumes: (0..VOLUMES_MAX).map(|_| None).collect(),
             stamps,
             bad: Vec::new(),
+            left: Vec::new(),
             stamps_from,
             ios: Slab::new(),
             asked: Slab::new(),
@@ -415,8 +418,8 @@ impl<P: Payload> WriteLog<P> {
                 (volume.commits.give_up(), std::mem::take(&mut volume.waiting));
             let (drains, attaching) =
                 (std::mem::take(&mut volume.drains), volume.attaching.take().map(|(id, _)| id));
-            let growing = volume.growing.take().map(|(id, _)| id).into_iter();
-            let commands = growing.chain(volume.discarding.take());
+            let growing = [volume.growing.take(), volume.claiming.take()].into_iter().flatten();
+            let commands = growing.map(|(id, _)| id).chain(volume.discarding.take());
             for who in waiters {
                 match who {
                     Who::Guest { id, .. } => self.reply(id, failed.clone()),
@@ -450,6 +453,8 @@ impl<P: Payload> WriteLog<P> {
             return self.answer(id, Err(Refusal::Closed));
         }
         if let Command::Drain(place)
+        | Command::Claim(place)
+        | Command::Grow { place, .. }
         | Command::Remove { place, .. }
         | Command::Restarted(place)
         | Command::Acknowledge { place, .. }
@@ -476,6 +481,8 @@ impl<P: Payload> WriteLog<P> {
                     volume.slow_down(slow);
                 }
             }
+            Command::Claim(place) => self.claim(id, place),
+            Command::Grow { place, size_bytes } => self.grow(id, place, size_bytes),
             Command::Drain(place) => self.drain(id, place),
             Command::Remove { place, discard } => self.remove(id, place, discard),
             Command::Restarted(LogVolumeId(place)) => {
@@ -578,20 +585,8 @@ impl<P: Payload> WriteLog<P> {
         Some(memory.status(kept.min().map_or(0, |since| now.since_ns(since))))
     }
 
-    /// Bytes for chunks, and how many of them are in use.
-    pub fn room_bytes(&self) -> (u64, u64) {
-        let bytes = |segments: u64| segments * u64::from(SEGMENT_PAGES) * BLOCK_BYTES;
-        let all = self.segments.all.len() as u64;
-        (bytes(all), bytes(all - u64::from(self.segments.free_count())))
-    }
-
     /// How often bounds were run into.
     pub fn crossings(&self) -> &Crossings {
         &self.crossings
-    }
-
-    /// Bytes of its tables.
-    pub fn ram_bytes(&self) -> u64 {
-        self.slots.ram_bytes() + (self.segments.all.len() * 24) as u64
     }
 }

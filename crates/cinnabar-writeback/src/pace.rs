@@ -24,10 +24,11 @@
 //! half as many once they take longer, but never fewer than 8, and 32 if the destage must not wait.
 
 use crate::destage::Destage;
-use crate::format::SEGMENT_PAGES;
+use crate::format::{SEGMENT_PAGES, VOLUMES_MAX};
 use crate::log::{EngineIo, WriteLog};
 use crate::mutant::Mutant;
 use crate::seam::{LogVolumeId, Misses};
+use cinnabar_engine::limits::REQUESTS_MAX;
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_engine::{Op, Payload};
 use free::Free;
@@ -43,6 +44,9 @@ const READS_MIN: u64 = 4;
 const DEPTH_MAX: u32 = 256;
 /// So often a destage goes with one request for a moment, to learn what misses take usually.
 const PROBE_NS: u64 = 10_000_000_000;
+/// A destage may have so many requests under way, however many others have.
+const FEW: u32 = 8;
+const _: () = assert!(FEW as usize * VOLUMES_MAX as usize <= REQUESTS_MAX / 4);
 /// No bound.
 const ALL: u32 = u32::MAX;
 
@@ -292,9 +296,11 @@ impl<P: Payload> WriteLog<P> {
         };
         let last_first = self.config.mutants.is(Mutant::PacedUnordered);
         loop {
+            let is_full = self.asked.len() >= self.config.bounds.asked;
             let volume = self.volume(place);
             let Destage::Running(run) = &mut volume.destage else { return };
-            if run.ready.is_empty() || run.writing >= most {
+            let crowded = is_full && run.writing >= FEW;
+            if run.ready.is_empty() || run.writing >= most || crowded {
                 let waits = !run.ready.is_empty();
                 if run.writing > 0 {
                     volume.pace.writes(run.writing, waits);

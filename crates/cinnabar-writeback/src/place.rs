@@ -2,6 +2,7 @@
 
 use crate::bounds::Bound;
 use crate::destage::Destage;
+use crate::format::SEGMENT_PAGES;
 use crate::log::WriteLog;
 use crate::mutant::Mutant;
 use crate::pace::PaceStatus;
@@ -68,6 +69,28 @@ impl<P: Payload> WriteLog<P> {
         self.volumes[usize::from(place)] = Some(volume);
         let needs = self.record(place, 2);
         self.volume(place).attaching = Some((id, needs));
+    }
+
+    /// See [`Command::Grow`](crate::Command::Grow).
+    pub(crate) fn grow(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId, bytes: u64) {
+        let Some(Some(volume)) = self.volumes.get(usize::from(place)) else {
+            return self.answer(id, Err(Refusal::NoVolume));
+        };
+        let name = volume.record.name.clone();
+        self.attach(id, name, bytes, 0);
+    }
+
+    /// See [`Command::Claim`](crate::Command::Claim).
+    pub(crate) fn claim(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId) {
+        let Some(Some(volume)) = self.volumes.get_mut(usize::from(place)) else {
+            return self.answer(id, Err(Refusal::NoVolume));
+        };
+        if volume.discarding.is_some() || volume.attaching.is_some() || volume.claiming.is_some() {
+            return self.answer(id, Err(Refusal::Busy));
+        }
+        volume.record.claim += 1;
+        let waits = Some((id, self.record(place, 1)));
+        self.volume(place).claiming = waits;
     }
 
     pub(crate) fn drain(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId) {
@@ -150,7 +173,8 @@ impl<P: Payload> WriteLog<P> {
             Destage::Running(run) => volume.damaged && run.is_quiet(),
             Destage::Durable | Destage::Recording { .. } | Destage::Retiring { .. } => false,
         };
-        let commands = volume.attaching.is_some() || volume.growing.is_some();
+        let commands = [volume.attaching, volume.growing, volume.claiming];
+        let commands = commands.iter().any(Option::is_some);
         idle && volume.commits.is_quiet()
             && volume.waiting.is_empty()
             && !commands
@@ -171,7 +195,7 @@ impl<P: Payload> WriteLog<P> {
         for segment in volume.segments.drain(..) {
             let used = self.segments.all[segment as usize].used;
             for page in 0..used {
-                let slot = segment * crate::format::SEGMENT_PAGES + page;
+                let slot = segment * SEGMENT_PAGES + page;
                 if let Some(held) = self.slots.data(slot) {
                     self.slots.remove(place, held.block);
                 }
@@ -190,6 +214,7 @@ impl<P: Payload> WriteLog<P> {
         Some(Status {
             name: volume.record.name.clone(),
             incarnation: volume.record.incarnation,
+            claim: volume.record.claim,
             size_bytes: volume.record.size_bytes,
             dirty_bytes: volume.pages * BLOCK_BYTES * u64::from(volume.is_dirty()),
             dirty_chunks: volume.commits.last - volume.record.retired,
@@ -204,6 +229,23 @@ impl<P: Payload> WriteLog<P> {
             failing: volume.failing,
             pace: volume.pace.status(),
         })
+    }
+
+    /// Bytes for chunks, and how many of them are in use.
+    pub fn room_bytes(&self) -> (u64, u64) {
+        let bytes = |segments: u64| segments * u64::from(SEGMENT_PAGES) * BLOCK_BYTES;
+        let all = self.segments.all.len() as u64;
+        (bytes(all), bytes(all - u64::from(self.segments.free_count())))
+    }
+
+    /// Bytes of its tables.
+    pub fn ram_bytes(&self) -> u64 {
+        self.slots.ram_bytes() + (self.segments.all.len() * 24) as u64
+    }
+
+    /// Incarnations of volumes that had left when it was opened, as far as their places have not been used again.
+    pub fn left(&self) -> &[u64] {
+        &self.left
     }
 
     /// Where pages could not be read when it was opened, in bytes.
@@ -238,6 +280,8 @@ pub struct Status {
     pub name: String,
     /// Which use of its place this is: drawn when it got the place.
     pub incarnation: u64,
+    /// Number of its claim: see [`Command::Claim`](crate::Command::Claim).
+    pub claim: u64,
     /// Its size in bytes.
     pub size_bytes: u64,
     /// Bytes of the log in use for it, chunk headers included; 0 if the back end has everything.

@@ -26,8 +26,13 @@ impl ZeroRanges {
 
     /// Whether a block reads as zeros, unless it was written since.
     pub(crate) fn holds(&self, block: u64) -> bool {
-        let before = self.0.range(..=block).next_back();
-        before.is_some_and(|(_, (end, _))| *end > block)
+        self.number(block).is_some()
+    }
+
+    /// Number of the chunk that has it read as zeros.
+    pub(crate) fn number(&self, block: u64) -> Option<u64> {
+        let (_, (end, number)) = self.0.range(..=block).next_back()?;
+        (*end > block).then_some(*number)
     }
 
     /// Takes blocks out: they were written.
@@ -93,7 +98,8 @@ mod tests {
                 }
             }
             for (block, number) in model.iter().enumerate() {
-                assert_eq!(ranges.holds(block as u64), *number != 0, "block {block}");
+                let expected = Some(*number).filter(|number| *number != 0);
+                assert_eq!(ranges.number(block as u64), expected, "block {block}");
             }
         }
     }

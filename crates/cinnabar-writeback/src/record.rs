@@ -80,6 +80,9 @@ impl<P: Payload> WriteLog<P> {
             volume.attached = true;
             self.answer(id, Ok(Done::Attached(LogVolumeId(place))));
         }
+        if let Some((id, _)) = self.volume(place).claiming.take_if(|(_, needs)| *needs <= ended) {
+            self.answer(id, Ok(Done::Nothing));
+        }
         let volume = self.volume(place);
         if let Destage::Recording { upto, end, needs } = volume.destage
             && needs <= ended

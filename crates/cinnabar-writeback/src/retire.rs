@@ -124,7 +124,12 @@ impl<P: Payload> WriteLog<P> {
             return;
         }
         if let Some(failure) = run.failed {
-            self.volume(place).failing = Some(failure);
+            let volume = self.volume(place);
+            volume.failing = Some(failure);
+            if volume.has_no_room() {
+                // A trim that no flush covers may make room, once it is durable.
+                volume.commits.await_durable(Who::Nothing, Instant::default());
+            }
             self.volume(place).destage = Destage::Idle(now.plus_ns(retry));
             return self.wake_at(now.plus_ns(retry));
         }

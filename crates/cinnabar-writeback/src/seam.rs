@@ -58,6 +58,16 @@ pub enum Command {
         /// Drawn at random; used if the volume has no place yet.
         incarnation: u64,
     },
+    /// Raise the number of a volume's claim at its back end. Answered with [`Done::Nothing`] once that is durable;
+    /// then the claim gets it. One with a higher number than the log's was made by a newer state of the log.
+    Claim(LogVolumeId),
+    /// A volume that is attached has grown. Answered as `Attach`, or refused if it has left: it gets no place again.
+    Grow {
+        /// The volume's place.
+        place: LogVolumeId,
+        /// Its size in bytes.
+        size_bytes: u64,
+    },
     /// Destage all that is dirty. Answered with [`Done::Nothing`] when the back end has everything
     /// that was acknowledged before the command came.
     Drain(LogVolumeId),

@@ -11,8 +11,8 @@ use crate::ranges::{RangeRecord, ZeroRanges};
 use crate::record::RecordWrites;
 use crate::segments::Segments;
 use crate::slots::Slots;
-use cinnabar_engine::Failure;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant};
+use cinnabar_engine::{Failure, IoError};
 use cinnabar_engine::{Op, RequestId};
 use std::collections::VecDeque;
 
@@ -72,6 +72,8 @@ pub(crate) struct Volume<P> {
     pub(crate) attaching: Option<(RequestId, u64)>,
     /// The same, of a volume that grows: it is served.
     pub(crate) growing: Option<(RequestId, u64)>,
+    /// The same, of one whose claim gets a number.
+    pub(crate) claiming: Option<(RequestId, u64)>,
     /// It goes with its dirty data as soon as nothing of it is under way, for this command. Nothing is
     /// served or begun meanwhile.
     pub(crate) discarding: Option<RequestId>,
@@ -116,6 +118,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             attached: false,
             attaching: None,
             growing: None,
+            claiming: None,
             discarding: None,
             record_writes: RecordWrites::default(),
             damaged: false,
@@ -159,6 +162,11 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     /// Whether the back end lacks anything that was acknowledged, or is about to be.
     pub(crate) fn is_dirty(&self) -> bool {
         self.record.retired < self.commits.last
+    }
+
+    /// Whether the back end had no room for what was to be written last.
+    pub(crate) fn has_no_room(&self) -> bool {
+        self.failing == Some(Failure::Io(IoError::NoSpace))
     }
 
     /// Ends the epoch: what is written from now on may depend on what was written before.

@@ -16,6 +16,9 @@ pub struct Claim {
     pub volume: String,
     /// Which use of the volume's place in the log.
     pub incarnation: u64,
+    /// Raised each time that the volume joins, after the log has the number durably: a log with a lower one is an
+    /// older copy, and lacks what came later. 0 before that, and in claims of releases that did not count.
+    pub number: u64,
     /// When it was made: RFC 3339, UTC.
     pub since: String,
     /// The back end has all the writes again, and another program than the daemon brought them there:
@@ -36,6 +39,7 @@ impl Claim {
             device: PathBuf::from(device.to_string_lossy().into_owned()),
             volume: volume.to_owned(),
             incarnation,
+            number: 0,
             since: utc(since.as_secs()),
             rescued: false,
         }

@@ -65,6 +65,7 @@ fn a_claim_comes_back_and_goes() {
     let path = at(&folder);
     assert_eq!(read(&path).expect("nothing is there"), None);
     let mut claim = claim(7, u64::MAX);
+    claim.number = u64::MAX >> 1;
     claim.volume = "vm \"1\"\nversion = 2 # ä".to_owned();
     claim.device = PathBuf::from("/dev/disk/\u{1F4BE} \\x\"'");
     for _ in 0..2 {
@@ -146,6 +147,10 @@ fn what_is_no_claim_is_an_error_and_stays() {
         }
         assert!(fs::read(&path).expect("it is there") == bytes, "it stays");
     }
+    // An earlier release had no number in it.
+    fs::write(&path, &good).expect("it is written");
+    assert!(!good.contains("number"));
+    assert!(read(&path).is_ok_and(|of| of.is_some_and(|of| of.number == 0)));
     // A later version may have other keys.
     let later = good.replace("version = 1", "version = 2\nmirror = \"x\"");
     fs::write(&path, later).expect("it is written");

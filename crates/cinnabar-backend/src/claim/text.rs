@@ -33,6 +33,8 @@ struct Whole {
     volume: String,
     /// 16 hexadecimal digits: TOML's numbers have a sign.
     incarnation: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    number: Option<u64>,
     since: String,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     rescued: bool,
@@ -52,6 +54,7 @@ pub(crate) fn render(claim: &Claim) -> Result<Vec<u8>, ClaimErrorKind> {
         device: claim.device.to_string_lossy().into_owned(),
         volume: claim.volume.clone(),
         incarnation: format!("{:016x}", claim.incarnation),
+        number: (claim.number > 0).then_some(claim.number),
         since: claim.since.clone(),
         rescued: claim.rescued,
     };
@@ -93,6 +96,7 @@ pub(crate) fn parse(bytes: &[u8]) -> Result<Claim, ClaimErrorKind> {
         device: PathBuf::from(whole.device),
         volume: whole.volume,
         incarnation,
+        number: whole.number.unwrap_or(0),
         since: whole.since,
         rescued: whole.rescued,
     })

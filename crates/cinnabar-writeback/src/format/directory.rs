@@ -52,7 +52,7 @@ pub struct Record {
     pub retired: u64,
     /// Its epoch.
     pub retired_epoch: u64,
-    /// Number of the claim at the back end, 0 if there is none.
+    /// Number of the claim at the back end, raised before the claim is; 0 before it has one.
     pub claim: u64,
     /// Jumps in the numbers behind `retired`, in order. The first one may lie before it: it tells the
     /// session of what follows.

@@ -59,7 +59,7 @@ impl Survey {
         };
         let (uuid, segments) = (superblock.uuid, superblock.segments);
         let mut log = WriteLog::new(config, uuid, segments, self.stamps, from);
-        log.bad = self.bad;
+        (log.bad, log.left) = (self.bad, self.left);
         let mut used = Used::new();
         for found in self.volumes {
             let volume = take_over(media, &mut log, found, &mut used)?;

@@ -33,6 +33,8 @@ pub(crate) struct Directory {
     pub(crate) volumes: BTreeMap<u16, Headers>,
     /// The newest stamp of each place.
     pub(crate) stamps: Vec<u64>,
+    /// Incarnations that the records of free places tell of.
+    pub(crate) left: Vec<u64>,
     /// Places of which both records are damaged, or one that may be the newer one can't be read.
     pub(crate) unreadable: Vec<u16>,
 }
@@ -40,6 +42,7 @@ pub(crate) struct Directory {
 /// The records of all places in use, and the stamps of all.
 pub(crate) fn directory<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Directory, OpenError> {
     let (mut volumes, mut stamps, mut unreadable) = (BTreeMap::new(), Vec::new(), Vec::new());
+    let mut left = Vec::new();
     let no_page = ChunkHeader::unreadable();
     let mut all = vec![MetaPage::zeroed(); usize::from(VOLUMES_MAX) * 2];
     read_each(media, directory_offset(0, 0), &mut all)?;
@@ -55,13 +58,14 @@ pub(crate) fn directory<P>(media: &impl Media<P>, uuid: [u8; 16]) -> Result<Dire
             unreadable.push(place);
         }
         stamps.push(newest.as_ref().map_or(0, |record| record.stamp));
+        left.extend(newest.iter().filter(|record| !record.in_use).map(|record| record.incarnation));
         if let Some(record) = newest.filter(|record| record.in_use) {
             let (seen, durable) = (record.retired, record.retired);
             let chunks = BTreeMap::new();
             volumes.insert(place, Headers { record, chunks, seen, session: 0, durable });
         }
     }
-    Ok(Directory { volumes, stamps, unreadable })
+    Ok(Directory { volumes, stamps, left, unreadable })
 }
 
 /// The records of all places in use.

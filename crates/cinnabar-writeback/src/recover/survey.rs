@@ -20,6 +20,8 @@ pub struct Survey {
     pub volumes: Vec<Found>,
     /// Places of which it is not known what they hold: such a log is not opened.
     pub unreadable: Vec<u16>,
+    /// Incarnations of volumes that have left, as far as their places have not been used again.
+    pub left: Vec<u64>,
     /// Slots whose pages can't be read: what was written there last, and by nobody relied on, counts as torn.
     pub bad: Vec<u32>,
     /// The newest stamp of each place.
@@ -83,12 +85,12 @@ pub fn survey<P: Payload>(
     let all = found.volumes.into_values();
     let volumes = all.map(|headers| judge(media, headers, (mutants, &mut bad)));
     let volumes = volumes.collect::<Result<_, _>>()?;
-    let (stamps, unreadable) = (found.stamps, found.unreadable);
+    let (stamps, left, unreadable) = (found.stamps, found.left, found.unreadable);
     if !bad.0.is_empty() {
         // Of a device that has failed meanwhile nothing is concluded.
         self::superblock(media)?;
     }
-    Ok(Survey { superblock, volumes, unreadable, bad: bad.0, stamps, opening })
+    Ok(Survey { superblock, volumes, unreadable, left, bad: bad.0, stamps, opening })
 }
 
 /// Finds out which chunks of a volume count.

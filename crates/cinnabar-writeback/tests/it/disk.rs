@@ -54,6 +54,11 @@ impl Disk {
         self.under_way.len()
     }
 
+    /// Whether a request needs room that a thin disk may not have.
+    pub(crate) fn is_write(&self, which: usize) -> bool {
+        matches!(self.under_way[which].op, Op::Write { .. })
+    }
+
     /// Nothing waits for what is under way any more; it does not happen.
     pub(crate) fn forget(&mut self) {
         self.under_way.clear();

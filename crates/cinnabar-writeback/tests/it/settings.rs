@@ -144,6 +144,8 @@ impl Settings {
             window_pages: draw(usual.window_pages as u64, tiny.window_pages as u64, 3) as usize,
             destage_blocks: draw(usual.destage_blocks as u64, tiny.destage_blocks as u64, 3)
                 as usize,
+            // Not drawn: a draw more would move every seed.
+            asked: usual.asked,
             retire_pages: draw(usual.retire_pages.into(), tiny.retire_pages.into(), 20) as u32,
             first_number: draw(usual.first_number, tiny.first_number, (1 << 32) - 100),
             first_epoch: draw(usual.first_epoch, tiny.first_epoch, (1 << 40) - 20),

@@ -62,6 +62,8 @@ pub(in super::super) enum Task {
     Grow { volume: usize, attachment: u64, disk: Weak<Disk>, answer: AnswerTo<u64> },
     /// Make the claim of a volume that joins the write log durable.
     Claim { subject: Subject, claims: Claims },
+    /// Have it say the number that the log has.
+    Renew { subject: Subject, claims: Claims },
     /// Take it away: the volume has left.
     Unclaim { subject: Subject, claims: Claims },
     /// The same of a volume that is not served, and whose writes were given up.
@@ -161,7 +163,9 @@ impl Job for Task {
             Self::Prove { volume, .. } | Self::Grow { volume, .. } => {
                 (Class::Urgent, Some(Queue::Volume(*volume)))
             }
-            Self::Claim { subject, .. } | Self::Unclaim { subject, .. } => {
+            Self::Claim { subject, .. }
+            | Self::Renew { subject, .. }
+            | Self::Unclaim { subject, .. } => {
                 (Class::Urgent, Some(Queue::Claim(subject.number())))
             }
             Self::BumpGeneration { .. } | Self::Entrust { .. } | Self::Disown { .. } => {
@@ -256,6 +260,10 @@ impl Job for Task {
                 Finished::Grown { volume, attachment, result, answer }
             }
             Self::Claim { subject, claims } => Finished::Claimed { subject, result: claims.make() },
+            Self::Renew { claims, .. } => {
+                claims.renew();
+                Finished::Closed
+            }
             Self::Unclaim { subject, claims } => {
                 claims.unmake();
                 Finished::Unclaimed(subject)

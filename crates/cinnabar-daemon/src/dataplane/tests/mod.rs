@@ -2,6 +2,7 @@
 
 mod absent;
 mod addresses;
+mod claims;
 mod client;
 mod clones;
 mod crash;

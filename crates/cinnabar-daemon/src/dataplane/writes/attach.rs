@@ -100,14 +100,12 @@ impl DataPlane {
         size_bytes: u64,
         answer: AnswerTo<u64>,
     ) -> Option<AnswerTo<u64>> {
-        let is_it = |volume: &&Volume| {
-            volume.io.attachment == attachment && volume.writes.place().is_some()
-        };
-        let Some(volume) = self.volumes.get(key).filter(is_it) else { return Some(answer) };
+        let is_it = |volume: &&Volume| volume.io.attachment == attachment;
+        let place = self.volumes.get(key).filter(is_it).and_then(|volume| volume.writes.place());
+        let Some(place) = place else { return Some(answer) };
         let subject = self.subject(key);
-        let name = volume.config.name.clone();
         let running = self.writes.running()?;
-        let command = Command::Attach { name, size_bytes, incarnation: 0 };
+        let command = Command::Grow { place, size_bytes };
         running.ask(PendingCommand::Grow(subject, size_bytes, answer), command);
         None
     }
@@ -124,6 +122,8 @@ impl DataPlane {
             return;
         };
         let attachment = self.volumes[key].io.attachment;
+        // It has left meanwhile: the engines know of the size, and that is all it takes.
+        let result = if result == Err(Refusal::NoVolume) { Ok(()) } else { result };
         self.tell_size(key, attachment, size_bytes, result.map_err(refused), answer);
     }
 }

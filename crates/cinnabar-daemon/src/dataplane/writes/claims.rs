@@ -2,16 +2,21 @@
 //!
 //! They may lie on storage that hangs, so background threads read and write them.
 
-use super::{Running, Writes};
+use super::{PendingCommand, Running, Writes};
+use crate::dataplane::background::Task;
 use crate::dataplane::disks;
 use crate::dataplane::plane::DataPlane;
+use cinnabar_backend::Memory;
 use cinnabar_backend::claim::{Claim, Location, path_beside};
 use cinnabar_backend::generations::Ledger;
 use cinnabar_backend::spec::Place;
 use cinnabar_config::messages::{StartError, StartErrorKind, Subject, VolumeConfig};
 use cinnabar_config::volume::backend_place;
+use cinnabar_writeback::{Command, Refusal, WriteLog};
+use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// A volume's claim, and where it is kept.
 #[derive(Clone, Debug)]
@@ -20,6 +25,21 @@ pub(in super::super) struct Claims {
     pub(in super::super) claim: Claim,
     /// The log holds writes of the volume already: the claim must be there, too.
     pub(in super::super) held: bool,
+    in_use: InUse,
+}
+
+/// Claims of this log as the threads that read and write them know them. A back end is looked at under its lock,
+/// which may be long after that was asked for: what was known then is not enough.
+#[derive(Clone, Debug, Default)]
+struct InUse(Arc<Mutex<OwnClaims>>);
+
+#[derive(Debug, Default)]
+struct OwnClaims {
+    /// Volumes that have a place in the log, or are about to have one, by their incarnations; and the numbers that
+    /// the log has of their claims.
+    places: BTreeMap<u64, (String, u64)>,
+    /// Incarnations that are known to have left.
+    left: BTreeSet<u64>,
 }
 
 /// Where a claim is. To find that out may take as long as the back end does.
@@ -50,12 +70,11 @@ pub(in super::super) struct Known {
     ledger: Option<Ledger>,
 }
 
-/// What a write log has.
+/// A write log, as claims name it.
 #[derive(Clone, Debug)]
-struct KnownLog {
+pub(super) struct KnownLog {
     uuid: [u8; 16],
-    /// Volumes, and their incarnations.
-    places: Vec<(String, u64)>,
+    in_use: InUse,
 }
 
 /// Where the claim to a volume's back end is.
@@ -86,6 +105,16 @@ fn erased(location: &Location) -> String {
     }
 }
 
+/// What helps where the log is older than a claim.
+fn older_hint(location: &Location) -> String {
+    format!(
+        "put the newest state of the write log's device back and restart the daemon; if that is lost for good, \
+         `volume remove --discard-dirty` gives up what the older one has, or delete {}: what was only in the \
+         newer one is lost",
+        erased(location)
+    )
+}
+
 impl ClaimPlace {
     fn location(&self) -> Location {
         match self {
@@ -95,15 +124,76 @@ impl ClaimPlace {
     }
 }
 
+impl InUse {
+    fn with<T>(&self, act: impl FnOnce(&mut OwnClaims) -> T) -> T {
+        // Each change is made as a whole or not at all.
+        act(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn has(&self, claim: &Claim) -> bool {
+        self.with(|own| {
+            own.places.get(&claim.incarnation).is_some_and(|(name, _)| *name == claim.volume)
+        })
+    }
+}
+
+impl KnownLog {
+    pub(super) fn of(log: &WriteLog<Memory>) -> Self {
+        let all = log.places().filter_map(|place| log.status(place));
+        let places = all.map(|of| (of.incarnation, (of.name, of.claim))).collect();
+        let left = log.left().iter().copied().collect();
+        let in_use = InUse(Arc::new(Mutex::new(OwnClaims { places, left })));
+        Self { uuid: log.uuid(), in_use }
+    }
+
+    /// Whether the log at hand is an older copy of the one that has made a claim. One without a number stands for
+    /// nothing that was acknowledged, or is of a release that did not count.
+    fn is_older(&self, claim: &Claim) -> bool {
+        let known = self.in_use.with(|own| {
+            let number = own.places.get(&claim.incarnation).map_or(0, |(_, number)| *number);
+            claim.number <= number || own.left.contains(&claim.incarnation)
+        });
+        claim.write_log == self.uuid && !known
+    }
+}
+
 impl Claims {
     /// Makes it durable, or finds it as it must be.
     pub(in super::super) fn make(&self) -> Result<(), String> {
+        let Claim { incarnation, volume, .. } = &self.claim;
         let location = self.place.location();
-        if !self.held {
-            return location
-                .write(&self.claim)
-                .map_err(|error| format!("{error} (hint: {})", error.hint()));
+        if self.held {
+            return self.find(&location);
         }
+        self.in_use.with(|own| own.places.insert(*incarnation, (volume.clone(), 0)));
+        location.write(&self.claim).map_err(|error| {
+            // There may be one all the same: it is found to be old the next time.
+            self.in_use.with(|own| own.places.remove(incarnation));
+            format!("{error} (hint: {})", error.hint())
+        })
+    }
+
+    /// Has the claim say the number that the log has of it.
+    pub(in super::super) fn renew(&self) {
+        let location = self.place.location();
+        let renewed = location.read().and_then(|found| match found {
+            Some(found) if found.is_of(self.claim.write_log, self.claim.incarnation) => {
+                location.write(&Claim { since: found.since, ..self.claim.clone() })
+            }
+            // The volume has left, or will find out.
+            _ => Ok(()),
+        });
+        // A back end may be full. It has a lower number then.
+        if let Err(error) = renewed {
+            tracing::warn!(
+                reason = %error,
+                "a claim can't be renewed: an older copy of the write log may not be noticed"
+            );
+        }
+    }
+
+    /// Finds the claim of writes that the log holds already.
+    fn find(&self, location: &Location) -> Result<(), String> {
         match location.read() {
             Ok(Some(found)) if found.is_of(self.claim.write_log, self.claim.incarnation) => Ok(()),
             Ok(found) => {
@@ -123,8 +213,18 @@ impl Claims {
 
     /// Takes it away. One that can't be is found to be old the next time.
     pub(in super::super) fn unmake(&self) {
-        if let Err(error) = self.place.location().remove(&self.claim) {
-            tracing::warn!(reason = %error, "a claim that is not needed any more stays");
+        let incarnation = self.claim.incarnation;
+        self.in_use.with(|own| {
+            own.places.remove(&incarnation);
+            own.left.insert(incarnation);
+        });
+        match self.place.location().remove(&self.claim) {
+            Ok(()) => {
+                self.in_use.with(|own| own.left.remove(&incarnation));
+            }
+            Err(error) => {
+                tracing::warn!(reason = %error, "a claim that is not needed any more stays");
+            }
         }
     }
 }
@@ -175,11 +275,18 @@ impl Known {
         if found.rescued {
             return self.take_over(config, location, found);
         }
-        let has =
-            |places: &[(String, u64)]| places.contains(&(found.volume.clone(), found.incarnation));
+        if self.log.as_ref().is_some_and(|log| log.is_older(&found)) {
+            let message = format!(
+                "backend {}: it is claimed by a newer state of the write log {}: what is there now is an older copy, \
+                 and lacks writes that came later",
+                config.backend,
+                found.device.display()
+            );
+            return refuse(message, older_hint(&location));
+        }
         let (by, way) = match &self.log {
-            Some(KnownLog { uuid, places }) if *uuid == found.write_log => {
-                if !has(places) {
+            Some(log) if log.uuid == found.write_log => {
+                if !log.in_use.has(&found) {
                     // Of a volume that has left the log since.
                     return self.take_over(config, location, found);
                 }
@@ -230,7 +337,9 @@ impl Known {
             claim = %location,
             "its writes were brought to the back end without the daemon: what was cached is dropped"
         );
-        Claims { place: ClaimPlace::At(location.clone()), claim, held: true }.unmake();
+        if let Err(error) = location.remove(&claim) {
+            tracing::warn!(reason = %error, "a claim that is not needed any more stays");
+        }
         Ok(location)
     }
 }
@@ -239,11 +348,31 @@ impl DataPlane {
     /// What is to be known of claims when a back end is opened now.
     pub(in super::super) fn known_claims(&self) -> Known {
         let (dir, ledger) = (self.claims_dir.clone(), Some(self.ledger.clone()));
-        let Writes::On(running) = &self.writes else { return Known { dir, log: None, ledger } };
-        let log = &running.log;
-        let places = log.places().filter_map(|place| log.status(place));
-        let places = places.map(|status| (status.name, status.incarnation)).collect();
-        Known { dir, log: Some(KnownLog { uuid: log.uuid(), places }), ledger }
+        let log = match &self.writes {
+            Writes::On(running) => Some(running.known.clone()),
+            Writes::Off | Writes::Missing { .. } => None,
+        };
+        Known { dir, log, ledger }
+    }
+
+    /// A volume has joined: its claim gets a higher number, which the log has first.
+    pub(super) fn number_claim(&mut self, key: usize) {
+        let (subject, place) = (self.subject(key), self.volumes[key].writes.place());
+        if let (Some(place), Some(running)) = (place, self.writes.running()) {
+            running.ask(PendingCommand::Number(subject), Command::Claim(place));
+        }
+    }
+
+    /// The log has the number, durably, or is busy with the volume: then the claim keeps its own.
+    pub(super) fn claim_numbered(&mut self, subject: super::Subject, result: Result<(), Refusal>) {
+        let Some(key) = self.key_of(subject).filter(|_| result.is_ok()) else { return };
+        let volume = &mut self.volumes[key];
+        let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
+        let (Some(status), Some(claims)) = (status, &mut volume.claims) else { return };
+        let Claim { incarnation, volume, number, .. } = &mut claims.claim;
+        *number = status.claim;
+        claims.in_use.with(|own| own.places.insert(*incarnation, (volume.clone(), *number)));
+        self.background.start(Task::Renew { subject, claims: claims.clone() });
     }
 
     /// The claim to a volume's back end: that of its place in the log, or a new one.
@@ -252,6 +381,9 @@ impl DataPlane {
         let known = running.place_of(name).and_then(|place| log.status(place));
         let (held, incarnation) = known.map_or((false, new), |status| (true, status.incarnation));
         let claim = Claim::new(log.uuid(), running.halves.path(), name, incarnation);
-        Claims { place, claim, held }
+        Claims { place, claim, held, in_use: running.known.in_use.clone() }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -22,6 +22,8 @@ pub(super) use halves::Halves;
 pub(super) use leaving::Leaving;
 pub(super) use open::{OpenFailed, open};
 
+use claims::KnownLog;
+
 use super::plane::DataPlane;
 use super::requests::Origin;
 use cinnabar_backend::Memory;
@@ -48,6 +50,8 @@ pub(super) enum Writes {
 pub(super) struct Running {
     pub(super) log: WriteLog<Memory>,
     halves: Halves,
+    /// As claims name it.
+    known: KnownLog,
     /// Where writes are acknowledged from, if it has such a memory.
     memory: Option<WriteMemory>,
     events: Vec<Event<Memory>>,
@@ -104,6 +108,8 @@ enum PendingCommand {
     Attach(Subject),
     /// Another step of a volume's way into the log or out of it.
     Step(Subject),
+    /// A volume's claim gets a number.
+    Number(Subject),
     /// Of a volume that has grown to so many bytes.
     Grow(Subject, u64, AnswerTo<u64>),
     /// An operator who wants the back end to have everything.
@@ -345,6 +351,7 @@ impl DataPlane {
         match running.asked.remove(id.0 as usize) {
             PendingCommand::Attach(subject) => self.attached_at_log(now, subject, result),
             PendingCommand::Step(subject) => self.log_step_done(now, subject, result.map(drop)),
+            PendingCommand::Number(subject) => self.claim_numbered(subject, result.map(drop)),
             PendingCommand::Grow(subject, size_bytes, answer) => {
                 self.log_has_grown(subject, size_bytes, result.map(drop), answer);
             }

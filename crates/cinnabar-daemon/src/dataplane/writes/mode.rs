@@ -202,6 +202,7 @@ impl DataPlane {
         let counted = self.counted(key);
         self.volumes[key].traffic.joined(&counted);
         self.set_destages(now, key, true);
+        self.number_claim(key);
         let volume = &mut self.volumes[key];
         let name = volume.config.name.clone();
         match std::mem::take(&mut volume.change) {

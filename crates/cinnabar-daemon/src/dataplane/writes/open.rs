@@ -1,6 +1,6 @@
 //! The write log at the start: its device opened, formatted if it is empty, recovered.
 
-use super::{Halves, Running, Writes, mirrored};
+use super::{Halves, KnownLog, Running, Writes, mirrored};
 use crate::dataplane::device;
 use crate::dataplane::disks::explain;
 use crate::dataplane::patience::{in_time, silence_max};
@@ -190,6 +190,7 @@ impl DataPlane {
             tracing::info!(volume, dirty_bytes, damaged = status.damaged, "in the write log");
         }
         self.writes = Writes::On(Box::new(Running {
+            known: KnownLog::of(&log),
             log,
             halves,
             memory,

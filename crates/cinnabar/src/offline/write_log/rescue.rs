@@ -7,6 +7,7 @@ use super::{OpenLog, Session};
 use crate::offline::{OfflineError, Watch};
 use cinnabar_backend::Disk;
 use cinnabar_backend::claim::{Claim, ClaimError, ClaimErrorKind, Location};
+use cinnabar_writeback::format::directory::Record;
 use cinnabar_writeback::{Command, Config, LogVolumeId, Refusal, Status};
 use std::sync::Arc;
 
@@ -38,10 +39,10 @@ impl<'a> Target<'a> {
     fn claim(
         self,
         open: &OpenLog,
-        incarnation: u64,
+        record: &Record,
     ) -> Result<Option<(&'a Location, Claim)>, OfflineError> {
         match self {
-            Self::BackEnd(Some(location)) => own_claim(location, open, incarnation),
+            Self::BackEnd(Some(location)) => own_claim(location, open, record),
             Self::BackEnd(None) | Self::Copy => Ok(None),
         }
     }
@@ -78,7 +79,7 @@ pub fn rescue(
     }
     let (place, chunks) = (LogVolumeId(found.record.volume), found.chunks.len());
     let is_copy = matches!(kind, Target::Copy);
-    let claimed = kind.claim(&open, found.record.incarnation)?;
+    let claimed = kind.claim(&open, &found.record)?;
     if claimed.is_none() && chunks > 0 && !is_copy {
         // Of another disk the log would forget writes that this one lacks.
         return Err(OfflineError::TargetUnclaimed { to: target, volume: volume.to_owned() });
@@ -191,10 +192,24 @@ impl OpenLog {
         if self.volume(volume).is_ok() {
             return Ok(false);
         }
+        // Before it has a number nothing was acknowledged that it stands for.
+        if claim.number > 0 && !self.survey.left.contains(&claim.incarnation) {
+            return Err(older(location, &self.device));
+        }
         let claim = Claim { rescued: true, ..claim };
         location.write(&claim).map_err(|error| of_claim(&error))?;
         Ok(true)
     }
+}
+
+/// The log does not know of a claim that it has made.
+fn older(location: &Location, device: &str) -> OfflineError {
+    let message = format!(
+        "claim {location} was made by a newer state of the write log than {device}: this one is an older copy, \
+         and lacks writes that came later"
+    );
+    let hint = "use the newest state of the write log; to see what the older one has, copy the disk, and use --copy";
+    OfflineError::Claim { message, hint }
 }
 
 /// The claim, if there is one of this incarnation of a volume in this log. With another's the
@@ -202,11 +217,14 @@ impl OpenLog {
 fn own_claim<'a>(
     location: &'a Location,
     open: &OpenLog,
-    incarnation: u64,
+    record: &Record,
 ) -> Result<Option<(&'a Location, Claim)>, OfflineError> {
     match location.read().map_err(|error| of_claim(&error))? {
         None => Ok(None),
-        Some(claim) if claim.is_of(open.survey.superblock.uuid, incarnation) => {
+        Some(claim) if claim.is_of(open.survey.superblock.uuid, record.incarnation) => {
+            if claim.number > record.claim {
+                return Err(older(location, &open.device));
+            }
             Ok(Some((location, claim)))
         }
         Some(claim) => {

@@ -131,10 +131,26 @@ fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() 
     assert_eq!(site.dirty(), dirty, "the log keeps them");
     let claim = site.claim();
     let kind = Target::BackEnd(Some(&claim));
+    // A log with a lower number than the claim is an older copy.
+    let own = claim.read().expect("it is read").expect("it is there");
+    claim.write(&Claim { number: 1, ..own.clone() }).expect("it is claimed");
+    let error = rescue(site.open(), "vm1", site.target(), kind, &mut ());
+    assert!(error.expect_err("it is older").to_string().contains("an older copy"));
+    // So is one that knows nothing of the volume, unless nothing was acknowledged yet.
+    let other = Claim { volume: "vm2".to_owned(), number: 1, ..own.clone() };
+    claim.write(&other).expect("it is claimed");
+    let error = site.open().release_old_claim("vm2", &claim).expect_err("it may be elsewhere");
+    assert!(error.to_string().contains("an older copy"));
+    claim.write(&own).expect("it is claimed");
     let rescued = rescue(site.open(), "vm1", site.target(), kind, &mut ()).expect("it is drained");
     assert!(rescued.blocks > 0 && rescued.writes > 0);
     assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
     assert_eq!(site.dirty(), 0);
+    // Interrupted at its very end: the log remembers who has left.
+    let Location::File(path) = &claim else { unreachable!("it is a file") };
+    std::fs::remove_file(path).expect("it is there");
+    claim.write(&Claim { number: 1, ..own }).expect("it is claimed");
+    assert!(site.open().release_old_claim("vm1", &claim).expect("it has left"));
 }
 
 #[test]
