@@ -31,7 +31,7 @@ const WITH_NFT: &[e2e::tools::Tool] =
 const WITH_QEMU_IMG: &[e2e::tools::Tool] =
     &[QEMU_IMG, CEPH_MON, CEPH_OSD, CEPH, LIBRBD, LIBRADOS, LIBRADOSPP];
 
-pub(crate) const CASES: [Case; 27] = [
+pub(crate) const CASES: [Case; 28] = [
     Case::new("ceph_osd_killed_under_fio", WITH_FIO, load::osd_killed_under_fio).ci(),
     Case::new("ceph_monitor_restarted_under_fio", WITH_FIO, load::monitor_restarted_under_fio),
     Case::new("ceph_every_operation", TOOLS, load::every_operation).ci(),
@@ -40,6 +40,8 @@ pub(crate) const CASES: [Case; 27] = [
     Case::new("ceph_cold_after_another_writer", TOOLS, warm::cold_after_another_writer),
     Case::new("ceph_return_after_changes", TOOLS, returns::only_changes_are_dropped).ci(),
     Case::new("ceph_return_in_doubt", TOOLS, returns::in_doubt_all_is_dropped),
+    Case::new("ceph_return_beside_another", TOOLS, returns::none_is_left_beside_another_client)
+        .ci(),
     Case::new("ceph_mistakes", TOOLS, refusals::mistakes).ci(),
     Case::new("ceph_one_host_writes", TOOLS, refusals::one_host_writes),
     Case::new("ceph_snapshots_and_growth", TOOLS, snapshots::snapshots_and_growth),

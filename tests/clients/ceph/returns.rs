@@ -6,6 +6,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::ceph::{Cluster, FAST};
 use e2e::daemon::noise;
 use e2e::{Config, Daemon, MIB, Site};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 const BLOCKS: u64 = DISK / 4096;
@@ -188,6 +189,49 @@ pub(super) fn in_doubt_all_is_dropped() -> Result<()> {
     daemon.stop()?;
     cluster.rbd(&["snap", "purge", "--no-progress", &name])?;
     cluster.rbd(&["rm", "--no-progress", &name]).map(drop)
+}
+
+/// A client that has the image open from before may write it without the snapshot: none is left.
+pub(super) fn none_is_left_beside_another_client() -> Result<()> {
+    let mut guard = cluster()?;
+    let cluster = started(&mut guard);
+    let name = format!("{FAST}/beside");
+    image(cluster, &name, DISK)?;
+    let site = Site::new()?;
+    let daemon = site.serve(&config(cluster, &name))?;
+    client(&site, "vm1")?.write(0, &noise(4096, 24))?;
+    let mut other = cluster.command("rbd", &["watch", &name]);
+    // It ends with its input.
+    let mut other = other.stdin(Stdio::piped()).stdout(Stdio::null()).spawn()?;
+    let begun = Instant::now();
+    while watchers(cluster, &name)? < 2 {
+        ensure!(begun.elapsed() < Duration::from_secs(30), "the other client does not open it");
+        std::thread::sleep(Duration::from_millis(100));
+    }
+    daemon.stop()?;
+    let found = left(cluster, &name)?;
+    drop(other.stdin.take());
+    ensure!(other.wait()?.success(), "the other client failed");
+    ensure!(found.is_empty(), "beside another client it has left {found:?}");
+    // Without that one, one is left.
+    stop(site.serve(&config(cluster, &name))?, cluster, &name)?;
+    cluster.rbd(&["snap", "purge", "--no-progress", &name])?;
+    cluster.rbd(&["rm", "--no-progress", &name]).map(drop)
+}
+
+/// How many clients have the image open for writing.
+fn watchers(cluster: &Cluster, name: &str) -> Result<usize> {
+    let status = cluster.rbd(&["status", name, "--format", "json"])?;
+    let status: serde_json::Value = serde_json::from_str(&status)?;
+    let mut clients: Vec<u64> = status["watchers"]
+        .as_array()
+        .context("a list")?
+        .iter()
+        .filter_map(|watcher| watcher["client"].as_u64())
+        .collect();
+    clients.sort_unstable();
+    clients.dedup();
+    Ok(clients.len())
 }
 
 fn break_lock(cluster: &Cluster, name: &str) -> Result<()> {

@@ -4,7 +4,9 @@ use super::{DISK, check, client, cluster, config, contents, image, started};
 use anyhow::{Context, Result, ensure};
 use e2e::ceph::{Cluster, FAST};
 use e2e::daemon::noise;
+use e2e::process::output;
 use e2e::{Config, Daemon, MIB, Site};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 /// Writes all of a volume, and reads it until all of it is cached.
@@ -41,11 +43,13 @@ pub(super) fn after_kill_and_stop() -> Result<()> {
     fill(&site, &daemon, &data)?;
     let all = DISK / 4096;
     for round in 0..3 {
+        let fenced = fenced_for_days(cluster)?;
         daemon.crash()?;
         let begun = Instant::now();
         daemon = site.serve(&config)?;
         let took = begun.elapsed();
         ensure!(took < Duration::from_secs(10), "round {round}: it waited {took:?} for the lock");
+        ensure!(fenced_for_days(cluster)? > fenced, "round {round}: its late writes land tomorrow");
         let found = hits(&site, &daemon, &data)?;
         ensure!(found >= all * 9 / 10, "round {round}: {found} of {all} are hits");
         // The proof is that of the newest opening from now on.
@@ -59,6 +63,15 @@ pub(super) fn after_kill_and_stop() -> Result<()> {
     }
     daemon.stop()?;
     cluster.rbd(&["rm", "--no-progress", &name]).map(drop)
+}
+
+/// How many clients are fenced off for more than six days.
+fn fenced_for_days(cluster: &Cluster) -> Result<usize> {
+    let later = output(Command::new("date").args(["-d", "+6 days", "+%FT%T"]))?;
+    let list = cluster.ceph(&["osd", "blocklist", "ls"])?;
+    // ADDRESS UNTIL
+    let until = list.lines().filter_map(|client| client.split(' ').nth(1));
+    Ok(until.filter(|until| *until > later.trim()).count())
 }
 
 /// Another client writes the image between two lives of the daemon: nothing cached is believed.

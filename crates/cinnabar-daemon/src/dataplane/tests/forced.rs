@@ -217,7 +217,7 @@ fn a_volume_that_is_handed_over_is_not_given_up() {
     between.silent.store(true, SeqCst);
     client.ask_to_write(4096, &[2; 4096]);
     until_under_way(&a.rig, "vm1");
-    let (name, from) = ("vm1".into(), b.identity());
+    let (name, from) = ("vm1".into(), Some(b.identity()));
     let given = a.rig.send(|answer| Message::Give { name, epoch: 0, from, answer });
     wait_for("it is being handed over", || a.migration().role == MigrationRole::Giving);
     let error = remove(&a.rig, "vm1", true).expect_err("another host may have it in a moment");

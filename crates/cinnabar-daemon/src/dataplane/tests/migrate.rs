@@ -94,8 +94,8 @@ impl Host {
     }
 
     /// Which daemon it is.
-    pub(super) fn identity(&self) -> Option<String> {
-        Some(self.rig.ask(Message::Identity).expect("it knows"))
+    pub(super) fn identity(&self) -> String {
+        self.rig.ask(Message::Identity).expect("it knows")
     }
 
     pub(super) fn client(&self) -> Client {

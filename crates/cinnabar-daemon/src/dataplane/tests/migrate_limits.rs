@@ -254,7 +254,7 @@ fn a_daemon_that_does_not_say_who_it_is_gets_no_volume_without_a_lock() {
     let refused = give(Some("0".into())).expect_err("nobody vouches for it");
     assert!(refused.message.contains("does not say who it is"), "{refused:?}");
     assert_eq!(a.migration().role, MigrationRole::Owner);
-    assert!(give(other).is_err(), "that one had never asked");
+    assert!(give(Some(other)).is_err(), "that one had never asked");
     a.stop();
     server.stop();
 }

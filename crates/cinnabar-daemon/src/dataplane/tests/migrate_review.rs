@@ -31,7 +31,7 @@ fn wait_for(what: &str, mut is_so: impl FnMut() -> bool) {
 
 /// Asks a host for the volume as the other one does, without waiting.
 fn give(host: &Host, other: &Host) -> tokio::sync::oneshot::Receiver<Result<Given, CommandError>> {
-    let (name, from) = ("vm1".into(), other.identity());
+    let (name, from) = ("vm1".into(), Some(other.identity()));
     host.rig.send(|answer| Message::Give { name, epoch: 0, from, answer })
 }
 

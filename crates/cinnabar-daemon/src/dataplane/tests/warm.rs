@@ -319,7 +319,7 @@ fn nothing_is_kept_for_a_host_that_has_counted_on() {
         a.rig.ask(|answer| Message::Hot { name, epoch, after: 0, limit, answer })
     };
     let asks = |knows| {
-        let (name, from) = ("vm1".to_owned(), all.1.identity());
+        let (name, from) = ("vm1".to_owned(), Some(all.1.identity()));
         a.rig.ask(|answer| Message::Give { name, epoch: knows, from, answer }).expect("an answer")
     };
     assert!(page().is_ok());
