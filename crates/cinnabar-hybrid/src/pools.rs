@@ -56,6 +56,12 @@ pub trait Pools: Send {
         None
     }
 
+    /// Random numbers of this owner's taking and of the one before, or 0: they tell a table that was put back.
+    /// `None`: something else does.
+    fn takings(&self) -> Option<[u64; 2]> {
+        None
+    }
+
     /// What a probe has measured of the slow and the fast pool, if it has.
     fn devices(&self) -> Option<[Device; 2]> {
         None

@@ -1,7 +1,7 @@
 //! How a volume's extents are moved.
 
 use cinnabar_placement::planner::{Benefit, BenefitSettings, Mobbs, MobbsSettings, Planner};
-use cinnabar_placement::{Curve, Device, Devices, volume};
+use cinnabar_placement::{Device, Devices, volume};
 
 /// Which planner decides.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,8 +52,8 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// The planner, with what a probe has measured of the slow and the fast pool, if it has.
-    pub(crate) fn planner(&self, measured: Option<[Device; 2]>) -> Box<dyn Planner + Send> {
+    /// The planner, with what the pools take.
+    pub(crate) fn planner(&self, devices: Devices) -> Box<dyn Planner + Send> {
         match self.planner {
             PlannerKind::Benefit => {
                 let own = BenefitSettings::default();
@@ -61,7 +61,7 @@ impl Settings {
                 // A memory of as many rounds as by default.
                 let memory_s = own.memory_s * period_s / own.period_s;
                 let settings = BenefitSettings { period_s, memory_s, horizon_s: self.horizon_s };
-                Box::new(Benefit::new(settings, devices(measured)))
+                Box::new(Benefit::new(settings, devices))
             }
             PlannerKind::Mobbs => {
                 let own = MobbsSettings::default();
@@ -72,23 +72,12 @@ impl Settings {
     }
 }
 
-/// What was measured, if that says which pool is fast: the load of the moment may have hidden it.
-fn devices(measured: Option<[Device; 2]>) -> Devices {
-    let Some([slow, fast]) = measured else { return assumed_devices() };
+/// What was measured of the slow and the fast pool, if it was and says which pool is fast: the load of the moment may
+/// have hidden it.
+pub(crate) fn devices(measured: Option<[Device; 2]>) -> Devices {
+    let Some([slow, fast]) = measured else { return Devices::default() };
     Devices::new(slow, fast).unwrap_or_else(|error| {
         tracing::warn!(%error, "moves are planned for a disk and an SSD as they commonly are; probe the pools again");
-        assumed_devices()
+        Devices::default()
     })
-}
-
-/// Disks of 8 ms and 120 MB/s, and SSDs of 0.2 ms and 400 MB/s: until a probe measures them, what is
-/// slow and what is fast.
-fn assumed_devices() -> Devices {
-    let device = |random_ns: f64, on_ns: f64, bytes_per_s: f64| {
-        let curve = |ns| Curve::line(ns, bytes_per_s).expect("times");
-        let (read, read_on) = (curve(random_ns), curve(on_ns));
-        Device { write: read.clone(), write_on: read_on.clone(), read, read_on }
-    };
-    let slow = device(8e6, 2e5, 120e6);
-    Devices::new(slow, device(2e5, 1e5, 400e6)).expect("the fast one is faster")
 }

@@ -27,7 +27,8 @@ const CHECK_EVERY: Duration = Duration::from_secs(3);
 /// Deletions under way at a time.
 const DELETES_MAX: usize = 16;
 
-/// Told how many objects are left in the fast pool, and what is wrong.
+/// Told some times a second how many objects are left in the fast pool, and what is wrong. A command may be killed at
+/// any moment: the next owner goes on where it was.
 pub type Progress<'a> = dyn FnMut(u32, Option<&str>) + 'a;
 
 /// A volume that is taken over for upkeep.
@@ -42,6 +43,7 @@ pub struct Upkeep {
     began: Instant,
     ticked: Option<Instant>,
     checked: Instant,
+    told: Instant,
     failures: u32,
     /// The last one.
     failed: String,
@@ -65,15 +67,12 @@ impl Upkeep {
     pub fn open(
         place: &mut dyn Place,
         wait: &mut dyn FnMut(Wait<'_>) -> bool,
+        progress: &mut Progress<'_>,
     ) -> Result<Self, OpenError> {
         let (contents, pools) = place.take_over(wait)?;
-        Self::of(contents, pools)
-    }
-
-    fn of(contents: Contents, pools: Box<dyn Pools>) -> Result<Self, OpenError> {
         let mut upkeep = Self::resting(contents, pools)?;
         upkeep.goes_on = true;
-        upkeep.settle(&mut |_, _| ())?;
+        upkeep.settle(progress)?;
         Ok(upkeep)
     }
 
@@ -92,6 +91,7 @@ impl Upkeep {
             began: now,
             ticked: None,
             checked: now,
+            told: now,
             failures: 0,
             failed: String::new(),
             lost: None,
@@ -108,7 +108,12 @@ impl Upkeep {
     ///
     /// # Errors
     /// [`OpenError::Other`] if it can't have the size; whatever else fails.
-    pub fn resize(&mut self, bytes: u64, may_shrink: bool) -> Result<(), OpenError> {
+    pub fn resize(
+        &mut self,
+        bytes: u64,
+        may_shrink: bool,
+        progress: &mut Progress<'_>,
+    ) -> Result<(), OpenError> {
         let before = self.header().geometry.bytes();
         if bytes == before {
             return Ok(());
@@ -119,7 +124,7 @@ impl Upkeep {
         self.volume
             .resize(bytes, &mut self.actions)
             .map_err(|error| OpenError::Other(error.to_string()))?;
-        self.settle(&mut |_, _| ())?;
+        self.settle(progress)?;
         if self.header().geometry.bytes() == bytes {
             return Ok(());
         }
@@ -136,7 +141,7 @@ impl Upkeep {
             self.volume
                 .set_budget(0, &mut self.actions)
                 .map_err(|error| OpenError::Other(error.to_string()))?;
-            self.settle(&mut |_, _| ())?;
+            self.settle(progress)?;
             if self.header().budget_bytes > 0 {
                 return Err(OpenError::Other(format!(
                     "the table was not written: {}",
@@ -172,12 +177,12 @@ impl Upkeep {
     ///
     /// # Errors
     /// When a pool can't be listed, or an object not be deleted.
-    pub fn collect(&mut self) -> Result<u64, OpenError> {
+    pub fn collect(&mut self, progress: &mut Progress<'_>) -> Result<u64, OpenError> {
         let mut deleted = 0;
         for pool in [Pool::Slow, Pool::Fast] {
             let mut after = None;
             loop {
-                let listed = self.call(Op::List { pool, after })?;
+                let listed = self.call(Op::List { pool, after }, progress)?;
                 let Answer::Listed(listing) = listed else {
                     return Err(OpenError::Other(format!("the {pool} pool was not listed")));
                 };
@@ -189,7 +194,7 @@ impl Upkeep {
                     objects.filter(|object| self.volume.judge(*object) == Verdict::Left).collect();
                 deleted += left.len() as u64;
                 for some in left.chunks(DELETES_MAX) {
-                    self.delete(some)?;
+                    self.delete(some, progress)?;
                 }
                 match listing.next {
                     Some(next) => after = Some(next),
@@ -200,11 +205,11 @@ impl Upkeep {
         Ok(deleted)
     }
 
-    fn delete(&mut self, objects: &[Object]) -> Result<(), OpenError> {
+    fn delete(&mut self, objects: &[Object], progress: &mut Progress<'_>) -> Result<(), OpenError> {
         let keys: Vec<usize> =
             objects.iter().map(|object| self.begin(Op::Delete { object: *object })).collect();
         for key in keys {
-            self.end(key)?.map_err(|error| OpenError::Other(error.to_string()))?;
+            self.end(key, progress)?.map_err(|error| OpenError::Other(error.to_string()))?;
         }
         Ok(())
     }
@@ -217,33 +222,36 @@ impl Upkeep {
     }
 
     /// Waits for it.
-    fn end(&mut self, key: usize) -> Result<Result<Answer, OpError>, OpenError> {
+    fn end(
+        &mut self,
+        key: usize,
+        progress: &mut Progress<'_>,
+    ) -> Result<Result<Answer, OpError>, OpenError> {
         loop {
             if let Some(at) = self.answers.iter().position(|(ended, _)| *ended == key) {
                 return Ok(self.answers.swap_remove(at).1);
             }
-            self.turn()?;
+            self.turn(progress)?;
         }
     }
 
-    fn ask(&mut self, op: Op) -> Result<Result<Answer, OpError>, OpenError> {
+    fn ask(
+        &mut self,
+        op: Op,
+        progress: &mut Progress<'_>,
+    ) -> Result<Result<Answer, OpError>, OpenError> {
         let key = self.begin(op);
-        self.end(key)
+        self.end(key, progress)
     }
 
-    fn call(&mut self, op: Op) -> Result<Answer, OpenError> {
-        self.ask(op)?.map_err(|error| OpenError::Other(error.to_string()))
+    fn call(&mut self, op: Op, progress: &mut Progress<'_>) -> Result<Answer, OpenError> {
+        self.ask(op, progress)?.map_err(|error| OpenError::Other(error.to_string()))
     }
 
     /// Goes on until nothing of the volume is under way.
     fn settle(&mut self, progress: &mut Progress<'_>) -> Result<(), OpenError> {
-        let mut told = Instant::now();
         loop {
-            self.turn()?;
-            if told.elapsed() >= TURN {
-                told = Instant::now();
-                progress(self.volume.table().objects(Pool::Fast), self.pools.trouble().as_deref());
-            }
+            self.turn(progress)?;
             if self.volume.is_quiet() && self.pending.is_empty() {
                 return Ok(());
             }
@@ -251,7 +259,11 @@ impl Upkeep {
     }
 
     /// Carries out what the volume wants, waits a moment, and tells it what has ended.
-    fn turn(&mut self) -> Result<(), OpenError> {
+    fn turn(&mut self, progress: &mut Progress<'_>) -> Result<(), OpenError> {
+        if self.told.elapsed() >= TURN {
+            self.told = Instant::now();
+            progress(self.volume.table().objects(Pool::Fast), self.pools.trouble().as_deref());
+        }
         // Not at once: a step that has failed would fail again and again.
         let is_time = self.ticked.is_none_or(|ticked| ticked.elapsed() >= TURN);
         if self.goes_on && (is_time || self.pending.is_empty() || self.volume.has_more()) {
@@ -401,6 +413,7 @@ pub fn forget(
     place: &mut dyn Place,
     lost: &[Object],
     wait: &mut dyn FnMut(Wait<'_>) -> bool,
+    progress: &mut Progress<'_>,
 ) -> Result<Vec<Lost>, OpenError> {
     let (contents, pools) = place.take_over(wait)?;
     let (header, records) = (contents.header, contents.records.clone());
@@ -411,7 +424,7 @@ pub fn forget(
     for object in lost {
         let record = records.get(&object.extent).copied().unwrap_or(Record::ABSENT);
         let fate = if record.truth(object.extent) == Some(*object) {
-            match upkeep.ask(Op::Probe { object: *object })? {
+            match upkeep.ask(Op::Probe { object: *object }, progress)? {
                 Ok(Answer::Exists(false)) | Err(OpError::Missing) => Lost::Forgotten,
                 // The latter of a local file that has lost its end.
                 Ok(_) | Err(OpError::Other(Errno::NODATA)) => Lost::There,
@@ -431,10 +444,10 @@ pub fn forget(
     // Objects that these extents get later have names that none of theirs ever had.
     let floor = header.floor.max(highest);
     let new = Header { floor, changed: header.epoch, ..header };
-    upkeep.call(Op::StoreHeader { expected: header, new })?;
+    upkeep.call(Op::StoreHeader { expected: header, new }, progress)?;
     for (extent, expected) in missing {
         let epoch = header.epoch;
-        upkeep.call(Op::StoreRecord { extent, expected, new: Record::ABSENT, epoch })?;
+        upkeep.call(Op::StoreRecord { extent, expected, new: Record::ABSENT, epoch }, progress)?;
     }
     Ok(fates)
 }

@@ -1,6 +1,6 @@
 //! The handle of an open hybrid volume.
 
-use super::proof::Seen;
+use super::proof::{Seen, Table};
 use super::spec::HybridSpec;
 use super::{HybridError, HybridPlace, HybridStatus};
 use crate::closing::Counted;
@@ -25,7 +25,7 @@ pub(crate) struct Client {
     place: String,
     ports: Arc<Mutex<Ports>>,
     read_only: bool,
-    table: (u64, u64),
+    table: Table,
     /// Until it is closed.
     counted: Option<Counted>,
     /// To the thread that closes it. It is there from the beginning: at the end none may be had.
@@ -84,7 +84,7 @@ impl Client {
         locked(&ports).size_bytes = running.size_bytes();
         let table = match &spec.place {
             HybridPlace::Local(place) => birth(&place.table)?,
-            HybridPlace::Ceph(_) => (0, 0),
+            HybridPlace::Ceph(_) => Table::Takings(running.takings().unwrap_or_default()),
         };
         let (running, place) = (Some(running), spec.place());
         Ok(Self { running, place, ports, read_only, table, counted, closer })
@@ -214,7 +214,7 @@ fn locked(ports: &Mutex<Ports>) -> std::sync::MutexGuard<'_, Ports> {
 }
 
 /// Inode and time of birth of the table, which is open and locked.
-fn birth(table: &Path) -> Result<(u64, u64), HybridError> {
+fn birth(table: &Path) -> Result<Table, HybridError> {
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let seen = statx(CWD, table, AtFlags::empty(), wanted).map_err(|errno| HybridError::Io {
         during: format!("looking at {}", table.display()),
@@ -223,7 +223,8 @@ fn birth(table: &Path) -> Result<(u64, u64), HybridError> {
     let has_birth = StatxFlags::from_bits_retain(seen.stx_mask).contains(StatxFlags::BTIME);
     let birth = seen.stx_btime;
     let ns = birth.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000);
-    Ok((seen.stx_ino, if has_birth { ns.wrapping_add(birth.tv_nsec.into()) } else { 0 }))
+    let birth = if has_birth { ns.wrapping_add(birth.tv_nsec.into()) } else { 0 };
+    Ok(Table::File(seen.stx_ino, birth))
 }
 
 /// A task as the volume's thread takes it.

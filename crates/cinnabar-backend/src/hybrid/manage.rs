@@ -4,14 +4,14 @@ use super::spec::HybridSpec;
 use super::{HybridError, HybridPlace};
 use crate::entropy;
 use cinnabar_hybrid::pools::Wait;
-use cinnabar_hybrid::upkeep::{self, Progress, Upkeep};
+use cinnabar_hybrid::upkeep::{self, Upkeep};
 use cinnabar_placement::volume::ResizeError;
 use cinnabar_placement::{Geometry, Header, Pool, State};
 use rustix::io::Errno;
 use std::time::Duration;
 
 pub use cinnabar_hybrid::check::Checked;
-pub use cinnabar_hybrid::upkeep::Lost;
+pub use cinnabar_hybrid::upkeep::{Lost, Progress};
 
 /// What a table says of its volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -118,11 +118,17 @@ impl Probed {
     }
 }
 
-/// Gives a volume that nothing serves another size; a smaller one, which loses what is behind it, if `may_shrink`.
+/// Gives a volume that nothing serves another size; a smaller one, which loses what is behind it, if `may_shrink`. What
+/// is wrong meanwhile `progress` is told.
 ///
 /// # Errors
 /// [`HybridError`]; above all if it is served, or can't have the size.
-pub fn resize(spec: &HybridSpec, size_bytes: u64, may_shrink: bool) -> Result<(), HybridError> {
+pub fn resize(
+    spec: &HybridSpec,
+    size_bytes: u64,
+    may_shrink: bool,
+    progress: &mut Progress<'_>,
+) -> Result<(), HybridError> {
     // Before it is taken over, which a cache would have to start cold for.
     let before = look(spec)?;
     let extent_log2 = before.extent_bytes.trailing_zeros() as u8;
@@ -131,7 +137,8 @@ pub fn resize(spec: &HybridSpec, size_bytes: u64, may_shrink: bool) -> Result<()
     if size_bytes < before.size_bytes && !size_bytes.is_multiple_of(before.extent_bytes) {
         return Err(other(&ResizeError::NotWhole(before.extent_bytes)));
     }
-    Upkeep::open(&mut *spec.place.volume()?, &mut wait)?.resize(size_bytes, may_shrink)
+    Upkeep::open(&mut *spec.place.volume()?, &mut wait, progress)?
+        .resize(size_bytes, may_shrink, progress)
 }
 
 /// Moves all of a volume that nothing serves out of the fast pool, of which it may take nothing from then on. Gives
@@ -140,15 +147,15 @@ pub fn resize(spec: &HybridSpec, size_bytes: u64, may_shrink: bool) -> Result<()
 /// # Errors
 /// [`HybridError`]; above all if it is served, or the slow pool is full.
 pub fn evacuate(spec: &HybridSpec, progress: &mut Progress<'_>) -> Result<u32, HybridError> {
-    Upkeep::open(&mut *spec.place.volume()?, &mut wait)?.evacuate(progress)
+    Upkeep::open(&mut *spec.place.volume()?, &mut wait, progress)?.evacuate(progress)
 }
 
 /// Deletes what nothing needs of a volume that nothing serves; how many objects that was.
 ///
 /// # Errors
 /// [`HybridError`]; above all if it is served.
-pub fn collect(spec: &HybridSpec) -> Result<u64, HybridError> {
-    Upkeep::open(&mut *spec.place.volume()?, &mut wait)?.collect()
+pub fn collect(spec: &HybridSpec, progress: &mut Progress<'_>) -> Result<u64, HybridError> {
+    Upkeep::open(&mut *spec.place.volume()?, &mut wait, progress)?.collect(progress)
 }
 
 /// Has extents read as zeros whose objects a check has found missing; what became of each.
@@ -156,7 +163,11 @@ pub fn collect(spec: &HybridSpec) -> Result<u64, HybridError> {
 /// # Errors
 /// [`HybridError`]; above all if it is served, or if there are objects that the table does not know yet: it may be an
 /// older copy, and what is missing may be there under a later name.
-pub fn forget_lost(spec: &HybridSpec, found: &Checked) -> Result<Vec<Lost>, HybridError> {
+pub fn forget_lost(
+    spec: &HybridSpec,
+    found: &Checked,
+    progress: &mut Progress<'_>,
+) -> Result<Vec<Lost>, HybridError> {
     if let Some(later) = found.later {
         return Err(HybridError::Other(format!(
             "the pools have objects that the table does not know yet, the first is {}/{later}: the table may be an \
@@ -164,7 +175,7 @@ pub fn forget_lost(spec: &HybridSpec, found: &Checked) -> Result<Vec<Lost>, Hybr
             later.pool
         )));
     }
-    upkeep::forget(&mut *spec.place.volume()?, &found.lost_objects, &mut wait)
+    upkeep::forget(&mut *spec.place.volume()?, &found.lost_objects, &mut wait, progress)
 }
 
 /// A volume whose lock is held is refused; that a former owner serves nothing any more is waited for.

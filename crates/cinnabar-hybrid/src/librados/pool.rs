@@ -106,7 +106,8 @@ impl Pool {
     }
 
     /// Has the servers make `object` a copy of another pool's, or replace it by one, if that has this version
-    /// and keeps it meanwhile; else [`Errno::RANGE`]. The object appears whole or not at all.
+    /// and keeps it meanwhile; else [`Errno::RANGE`]. With version 0 it may have any, which it has to keep only
+    /// if it is copied in several chunks. The object appears whole or not at all.
     ///
     /// The servers check only whether the user may write to this pool, not whether it may read the other
     /// one.

@@ -11,6 +11,8 @@ pub(super) const RECORDS: &str = "e.";
 pub(super) const HEADER: &str = "a.header";
 pub(super) const EPOCH: &str = "a.epoch";
 pub(super) const POOLS: &str = "a.pools";
+/// A random number of each taking. It is no part of the header, which earlier versions compare whole.
+pub(super) const TAKING: &str = "a.taking";
 pub(super) const OWNER: &str = "a.owner";
 pub(super) const ADDRESS: &str = "a.address";
 pub(super) const CURVES: &str = "a.curves";

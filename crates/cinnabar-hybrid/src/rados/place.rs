@@ -195,6 +195,11 @@ impl Heads {
         String::from_utf8_lossy(self.bytes(key)).into_owned()
     }
 
+    /// The number of the last taking; 0: there was none, or by an earlier version.
+    pub(super) fn taking(&self) -> u64 {
+        self.bytes(names::TAKING).try_into().map_or(0, u64::from_le_bytes)
+    }
+
     /// What the probe measured last. What can't be read is as good as none: moves are planned by what is assumed.
     pub(super) fn devices(&self) -> Option<[Device; 2]> {
         match curves::decode_curves(self.0.get(names::CURVES)?) {

@@ -21,6 +21,8 @@ const PATCH_RANGES: usize = 64;
 const PATCH_BYTES: u64 = 4 << 20;
 /// How long what is under way may take when the volume is closed.
 const CLOSE: Duration = Duration::from_secs(15);
+/// Bytes of an object that the servers copy in one operation on it (`osd_copyfrom_max_chunk`).
+const COPY_CHUNK: u64 = 8 << 20;
 /// How long an operation takes until the operator is told.
 const SLOW: Duration = Duration::from_secs(10);
 
@@ -32,6 +34,9 @@ pub(super) struct RadosPools {
     connected: Connected,
     prefix: Prefix,
     epoch: u64,
+    /// An extent is copied in more than one chunk: its version has to stay.
+    in_chunks: bool,
+    takings: [u64; 2],
     seen: Arc<SeenLock>,
     devices: Option<[Device; 2]>,
     inbox: Arc<Inbox>,
@@ -43,11 +48,12 @@ pub(super) struct RadosPools {
 }
 
 impl RadosPools {
-    /// Of a volume whose lock was taken by an operation that began at `seen_ns`.
+    /// Of a volume whose lock was taken by an operation that began at `seen_ns`; `takings` as of [`Pools`].
     pub(super) fn new(
         connected: Connected,
         header: &Header,
         seen_ns: u64,
+        takings: [u64; 2],
         devices: Option<[Device; 2]>,
     ) -> Result<Self, OpenError> {
         let io = |during: &str| {
@@ -64,6 +70,8 @@ impl RadosPools {
             prefix: Connected::prefix(header),
             connected,
             epoch: header.epoch,
+            in_chunks: header.geometry.extent_bytes() > COPY_CHUNK,
+            takings,
             seen,
             devices,
             inbox,
@@ -307,6 +315,8 @@ impl Pools for RadosPools {
                 let flight = self.fly(token, Step::Probe);
                 self.read(flight, object, ReadOp::new().stat(), true);
             }
+            // The state machine knows what was written meanwhile: one chunk may have caught it or not.
+            Op::Copy { from, to } if !self.in_chunks => self.copy(token, (from, 0), to),
             Op::Copy { from, to } => {
                 let flight = self.fly(token, Step::Look { from, to });
                 self.read(flight, from, ReadOp::new().stat(), true);
@@ -357,6 +367,10 @@ impl Pools for RadosPools {
 
     fn devices(&self) -> Option<[Device; 2]> {
         self.devices.clone()
+    }
+
+    fn takings(&self) -> Option<[u64; 2]> {
+        Some(self.takings)
     }
 
     fn moved_through_host(&self) -> u64 {

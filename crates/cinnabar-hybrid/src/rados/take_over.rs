@@ -11,6 +11,8 @@ use crate::librados::{Locker, Patience, WriteOp};
 use crate::pools::{Contents, OpenError, Pools, Wait};
 use cinnabar_placement::Header;
 use rustix::io::Errno;
+use std::fs::File;
+use std::io::Read;
 use std::time::{Duration, Instant};
 
 /// An object that there never is.
@@ -44,7 +46,7 @@ impl Connected {
         self.may_write()?;
         let mut free_since: Option<(Vec<u8>, Instant)> = None;
         let mut torn = 0;
-        let (header, seen_ns, devices) = loop {
+        let (header, seen_ns, takings, devices) = loop {
             let failed = |errno| self.failed("ask for the lock", errno);
             let locker = self.table.locker(&self.object, LOCK).map_err(failed)?;
             let heads = self.heads()?;
@@ -86,14 +88,14 @@ impl Connected {
             if let Some(gone) = gone {
                 self.fence(&heads, locker.as_ref(), gone, wait)?;
             }
-            let began_ns = now_ns();
-            if let Some(header) = self.raise(&heads)? {
-                break (header, began_ns, heads.devices());
+            let (began_ns, taking) = (now_ns(), taking()?);
+            if let Some(header) = self.raise(&heads, taking)? {
+                break (header, began_ns, [taking, heads.taking()], heads.devices());
             }
         };
         // From now on the lock is renewed: a long table takes longer to read than it holds. One that can't be read is
         // let go of when the pools are dropped.
-        let pools = RadosPools::new(self, &header, seen_ns, devices)?;
+        let pools = RadosPools::new(self, &header, seen_ns, takings, devices)?;
         let contents = pools.connected().loaded(&header)?;
         if pools.is_lost() {
             return Err(OpenError::InUse(
@@ -182,7 +184,7 @@ impl Connected {
     }
 
     /// Takes the lock and raises the epoch in one step, if the table is as it was found. `None`: it is not.
-    fn raise(&self, heads: &Heads) -> Result<Option<Header>, OpenError> {
+    fn raise(&self, heads: &Heads, taking: u64) -> Result<Option<Header>, OpenError> {
         let failed = |errno| self.failed("take the lock", errno);
         let (found, client) = (heads.header()?, self.cluster.instance());
         let header = found.taken_over();
@@ -196,6 +198,7 @@ impl Connected {
             .map_err(failed)?
             .set_entry(names::HEADER, &header.encode())
             .set_entry(names::EPOCH, &header.epoch.to_le_bytes())
+            .set_entry(names::TAKING, &taking.to_le_bytes())
             .set_entry(names::OWNER, owner.as_bytes())
             .set_entry(names::ADDRESS, address.as_bytes());
         match self.table.write(&self.object, op) {
@@ -204,6 +207,14 @@ impl Connected {
             Err(errno) => Err(failed(errno)),
         }
     }
+}
+
+/// A number that no other taking has, and not 0.
+fn taking() -> Result<u64, OpenError> {
+    let mut bytes = [0; 8];
+    let drawn = File::open("/dev/urandom").and_then(|mut file| file.read_exact(&mut bytes));
+    drawn.map_err(|error| OpenError::Other(format!("/dev/urandom: {error}")))?;
+    Ok(u64::from_le_bytes(bytes).max(1))
 }
 
 /// A moment of a wait that has a bound of its own.

@@ -4,6 +4,7 @@
 //! * `requests`: requests cut at extents, and put together again.
 //! * `worker`: the thread. `left`: what a former owner has left.
 
+mod full;
 mod left;
 mod mail;
 mod requests;
@@ -63,6 +64,7 @@ pub struct Running {
     identity: [u8; 16],
     epoch: u64,
     changed: u64,
+    takings: Option<[u64; 2]>,
     size_bytes: u64,
     align_bytes: u32,
     seen: Option<Arc<SeenLock>>,
@@ -88,7 +90,8 @@ impl Running {
             .map_err(|error| OpenError::Table(error.to_string()))?;
         let thread = |errno| OpenError::Io { during: "starting a thread".into(), errno };
         let mail = Arc::new(Mail::new().map_err(thread)?);
-        let (align_bytes, seen) = (pools.align_bytes(), pools.seen_lock());
+        let (align_bytes, seen, takings) =
+            (pools.align_bytes(), pools.seen_lock(), pools.takings());
         let worker = Worker::new(Arc::clone(&mail), volume, pools, settings, lost);
         let builder = std::thread::Builder::new().name("cinnabar-hybrid".into());
         let spawned = builder.spawn(move || worker.run());
@@ -99,6 +102,7 @@ impl Running {
             identity: header.identity,
             epoch: header.epoch,
             changed: header.changed,
+            takings,
             size_bytes: header.geometry.bytes(),
             align_bytes,
             seen,
@@ -123,6 +127,11 @@ impl Running {
     /// Epoch of the owner that last changed data otherwise than by writes.
     pub fn changed(&self) -> u64 {
         self.changed
+    }
+
+    /// See [`Pools::takings`](crate::pools::Pools::takings).
+    pub fn takings(&self) -> Option<[u64; 2]> {
+        self.takings
     }
 
     /// Bytes of the volume.

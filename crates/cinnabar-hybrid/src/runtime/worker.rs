@@ -4,8 +4,8 @@ use super::mail::{Mail, Status};
 use super::requests::{Part, Requests, op_of};
 use super::{Kind, Request};
 use crate::pools::{Answer, Completion, Op, OpError, Pools};
-use crate::settings::Settings;
-use cinnabar_placement::planner::{Gain, Move, Planner, View};
+use crate::settings::{Settings, devices};
+use cinnabar_placement::planner::{Backoff, Gain, Move, Planner, View};
 use cinnabar_placement::volume::{
     Action, Admission, Copied, Event, Io, Refusal, Route, Stored, Ticket, Volume,
 };
@@ -76,17 +76,20 @@ pub(super) struct Worker {
     settings: Settings,
     planner: Box<dyn Planner + Send>,
     heat: Heat,
+    backoff: Backoff,
     sequential: Sequential,
-    requests: Requests,
+    pub(super) requests: Requests,
     /// Requests of which parts have not begun.
     waiting: VecDeque<usize>,
+    /// Writes that wait for their extent to leave the full fast pool.
+    pub(super) full: Vec<(u32, Part)>,
     /// Held writes; the key is the token.
     held: Slab<Part>,
     /// The key is the token.
     pending: Slab<Pending>,
     /// Parts under way, held ones included.
     parts: usize,
-    actions: Vec<Action>,
+    pub(super) actions: Vec<Action>,
     ended: Vec<Completion>,
     planned: Vec<Move>,
     began: Instant,
@@ -102,23 +105,27 @@ pub(super) struct Worker {
 impl Worker {
     pub(super) fn new(
         mail: Arc<Mail>,
-        volume: Volume,
+        mut volume: Volume,
         pools: Box<dyn Pools>,
         settings: Settings,
         lost: Box<dyn FnOnce() + Send>,
     ) -> Self {
         let (heat, now) = (Heat::new(volume.table()), Instant::now());
-        let planner = settings.planner(pools.devices());
+        let devices = devices(pools.devices());
+        volume.set_devices(devices.clone());
+        let planner = settings.planner(devices);
         Self {
             pools,
             mail,
             heat,
             volume,
             planner,
+            backoff: Backoff::default(),
             settings,
             sequential: Sequential::default(),
             requests: Requests::default(),
             waiting: VecDeque::new(),
+            full: Vec::new(),
             held: Slab::new(),
             pending: Slab::new(),
             parts: 0,
@@ -233,7 +240,7 @@ impl Worker {
         self.act();
     }
 
-    fn begin(&mut self, part: Part) {
+    pub(super) fn begin(&mut self, part: Part) {
         let kind = self.requests.kind(part.request);
         let geometry = self.volume.header().geometry;
         let absent = |extent| self.volume.table().get(extent).state == State::Absent;
@@ -288,7 +295,7 @@ impl Worker {
         self.pools.submit(token, op);
     }
 
-    fn end_part(&mut self, part: Part, result: Result<(), Errno>) {
+    pub(super) fn end_part(&mut self, part: Part, result: Result<(), Errno>) {
         self.parts -= 1;
         self.requests.end_part(part.request, result);
         // Of those that wait the first one alone may have begun, and `start` looks at it.
@@ -305,7 +312,7 @@ impl Worker {
 
     /// Carries out what the state machine wants.
     fn act(&mut self) {
-        let mut actions = std::mem::take(&mut self.actions);
+        let (mut actions, mut moved) = (std::mem::take(&mut self.actions), Vec::new());
         for action in actions.drain(..) {
             match action {
                 Action::Release { token, route } => {
@@ -318,6 +325,8 @@ impl Worker {
                 }
                 Action::Ended { extent, outcome } => {
                     tracing::debug!(extent, ?outcome, "a move has ended");
+                    self.backoff.ended(extent, outcome);
+                    moved.push((extent, outcome));
                 }
                 Action::Fenced => self.lose(LOST.into()),
                 Action::Store { extent, expected, new, epoch } => {
@@ -343,6 +352,9 @@ impl Worker {
             }
         }
         self.actions = actions;
+        for (extent, outcome) in moved {
+            self.move_ended(extent, outcome);
+        }
     }
 
     fn collect(&mut self) {
@@ -384,11 +396,7 @@ impl Worker {
         };
         let event = match pending {
             Pending::Part(part, ticket) => {
-                self.volume.end(ticket, done, &mut self.actions);
-                // After that another owner may have written what was read.
-                let fenced = self.volume.is_fenced().then_some(Errno::IO);
-                let failed = result.err().map(|error| error.errno()).or(fenced);
-                return self.end_part(part, failed.map_or(Ok(()), Err));
+                return self.part_ended(part, ticket, result);
             }
             Pending::Flush { request } => {
                 let fenced = self.volume.is_fenced().then_some(Errno::IO);
@@ -446,6 +454,9 @@ impl Worker {
         self.tell();
         if let Some(lost) = self.lost.take() {
             lost();
+        }
+        for (_, part) in std::mem::take(&mut self.full) {
+            self.end_part(part, Err(Errno::IO));
         }
         for key in std::mem::take(&mut self.waiting) {
             self.requests.fail(key, Errno::IO);
@@ -510,7 +521,8 @@ impl Worker {
         self.planned.clear();
         // What a smaller size has cut off may have gone since.
         self.heat.resize(self.volume.table().len());
-        let may_move = |extent| self.volume.may_move(extent);
+        self.backoff.next_round();
+        let may_move = |extent| self.volume.may_move(extent) && self.backoff.may_move(extent);
         let view = View {
             table: self.volume.table(),
             may_move: &may_move,

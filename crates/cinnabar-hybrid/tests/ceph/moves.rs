@@ -1,6 +1,6 @@
 //! Data written, read and moved between the pools; nothing of it goes through the host.
 
-use crate::driver::Driver;
+use crate::driver::{Driver, memory};
 use crate::{EXTENT, EXTENTS, made, on_cluster, spec};
 use anyhow::{Context, Result, ensure};
 use cinnabar_hybrid::pools::{Answer, Listed, Op, OpError, Place, Wait};
@@ -8,6 +8,7 @@ use cinnabar_hybrid::rados::RadosPlace;
 use cinnabar_placement::{Object, Pool, State};
 use e2e::ceph::{Cluster, FAST, SLOW};
 use e2e::daemon::noise;
+use std::time::{Duration, Instant};
 
 /// What the volume must hold.
 pub(crate) struct Model(pub(crate) Vec<u8>);
@@ -141,6 +142,61 @@ fn written_while_it_moves() {
         let (host, all) = (driver.pools.moved_through_host(), counts.copies * EXTENT);
         println!("{host} of {all} bytes copied went through the host");
         ensure!(host == counts.patched_bytes && host * 100 < all, "{host} of {all}");
+        Ok(())
+    });
+}
+
+/// The state machine knows what was written meanwhile.
+#[test]
+fn an_extent_of_one_chunk_is_copied_whatever_is_written() {
+    on_cluster(|cluster| {
+        let mut place = made(cluster, "chunk", 7)?;
+        let (mut driver, mut model) = (Driver::open(&mut place)?, Model::new());
+        model.write(&mut driver, 0, &noise(EXTENT, 1))?;
+        driver.settle()?;
+        let object = |pool, generation| Object { extent: 0, pool, generation };
+        let (from, to) = (object(Pool::Slow, 1), object(Pool::Fast, 2));
+        for round in 0..10 {
+            const COPY: u64 = 1 << 40;
+            let mut bytes = noise(65_536, round);
+            driver.pools.submit(COPY, Op::Copy { from, to });
+            let begun = Instant::now();
+            let (mut writes, mut left, mut copied) = (0, 0, None);
+            while copied.is_none() || left > 0 {
+                ensure!(begun.elapsed() < Duration::from_mins(1), "{:?}", driver.pools.trouble());
+                while copied.is_none() && left < 8 {
+                    (writes, left) = (writes + 1, left + 1);
+                    let (memory, offset) = (memory(&mut bytes), writes % 64 * 65_536);
+                    let (may_be_missing, durable) = (false, true);
+                    let write = Op::Write { object: from, offset, memory, may_be_missing, durable };
+                    driver.pools.submit(COPY + writes, write);
+                }
+                for ended in driver.turn(Duration::from_millis(100))? {
+                    if ended.token == COPY {
+                        copied = Some(ended.result);
+                    } else {
+                        (left, _) = (left - 1, ended.result?);
+                    }
+                }
+            }
+            ensure!(copied == Some(Ok(Answer::Done)), "{copied:?} beside {writes} writes");
+        }
+        Ok(())
+    });
+}
+
+/// A number of each taking, which the next owner finds.
+#[test]
+fn each_taking_has_a_number() {
+    on_cluster(|cluster| {
+        let mut place = made(cluster, "takings", 8)?;
+        let mut last = 0;
+        for _ in 0..3 {
+            let driver = Driver::open(&mut place)?;
+            let [own, found] = driver.pools.takings().context("numbers")?;
+            ensure!(own != 0 && own != found && found == last, "{own} and {found}, then {last}");
+            last = own;
+        }
         Ok(())
     });
 }

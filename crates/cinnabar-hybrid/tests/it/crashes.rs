@@ -102,7 +102,8 @@ fn no_crash_at_a_step_loses_a_write() {
             let place = created(folder.path(), EXTENTS, BUDGET);
             let mut model = Model(vec![BTreeSet::from([0]); PAGES]);
             let steps = Arc::new(AtomicU64::new(0));
-            let plan = Plan { steps: Arc::clone(&steps), dies_at, after, fails: None };
+            let plan =
+                Plan { steps: Arc::clone(&steps), dies_at, after, fails: None, silent_until: None };
             let mut faulty = Faulty(place.clone(), plan);
             let client = Client::open(&mut faulty, quick()).expect("open");
             work(&client, &mut model, dies_at);

@@ -163,6 +163,7 @@ fn a_full_fast_pool_gives_moves_up_and_costs_nothing() {
         dies_at: u64::MAX,
         after: false,
         fails: Some((fails, OpError::NoSpace(Pool::Fast))),
+        silent_until: None,
     };
     let client = Client::open(&mut Faulty(place, plan), quick()).expect("open");
     let until = Instant::now() + Duration::from_secs(20);
@@ -175,6 +176,30 @@ fn a_full_fast_pool_gives_moves_up_and_costs_nothing() {
 }
 
 #[test]
+fn a_write_of_a_full_fast_pool_goes_to_the_slow_one() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let place = created(folder.path(), 4, 2);
+    let fails = |op: &Op| matches!(op, Op::Write { object, .. } if object.pool == Pool::Fast);
+    let plan = Plan {
+        steps: Arc::default(),
+        dies_at: u64::MAX,
+        after: false,
+        fails: Some((fails, OpError::NoSpace(Pool::Fast))),
+        silent_until: None,
+    };
+    let client = Client::open(&mut Faulty(place, plan), quick()).expect("open");
+    let until = Instant::now() + Duration::from_secs(20);
+    let mut written = 0;
+    while client.0.status().counts.moved[0] < 2 {
+        written = written % 250 + 1;
+        client.write(0, 1, written).expect("there is room in the slow pool");
+        assert!(Instant::now() < until, "{:?}", client.0.status());
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    assert_eq!(client.read(0, 1).expect("read")[0], written);
+}
+
+#[test]
 fn an_unsure_table_ends_the_service() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = created(folder.path(), 4, 2);
@@ -184,6 +209,7 @@ fn an_unsure_table_ends_the_service() {
         dies_at: u64::MAX,
         after: false,
         fails: Some((fails, OpError::Unsure(Errno::IO))),
+        silent_until: None,
     };
     let client = Client::open(&mut Faulty(place, plan), Settings::default()).expect("open");
     client.write(0, 1, 9).expect("served");
@@ -202,6 +228,7 @@ fn a_failed_flush_sticks() {
         dies_at: u64::MAX,
         after: false,
         fails: Some((|op| matches!(op, Op::Flush), OpError::Other(Errno::IO))),
+        silent_until: None,
     };
     let client = Client::open(&mut Faulty(place, plan), Settings::default()).expect("open");
     assert_eq!(client.flush(), Err(Errno::IO));

@@ -6,6 +6,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Instant;
 
 /// Whether an operation is one of those that fail.
 pub(crate) type Chosen = fn(&Op) -> bool;
@@ -20,6 +21,8 @@ pub(crate) struct Plan {
     pub(crate) after: bool,
     /// Instead of dying: operations that are chosen fail with this.
     pub(crate) fails: Option<(Chosen, OpError)>,
+    /// Nothing answers until then.
+    pub(crate) silent_until: Option<Instant>,
 }
 
 pub(crate) struct Faulty<P>(pub(crate) P, pub(crate) Plan);
@@ -85,6 +88,9 @@ impl Pools for FaultyPools {
         }
     }
     fn completions(&mut self, out: &mut Vec<Completion>) {
+        if self.trouble().is_some() {
+            return;
+        }
         out.append(&mut self.failed);
         let first = out.len();
         self.inner.completions(out);
@@ -96,6 +102,10 @@ impl Pools for FaultyPools {
     }
     fn events(&self) -> BorrowedFd<'_> {
         self.bell.as_fd()
+    }
+    fn trouble(&self) -> Option<String> {
+        let silent = self.plan.silent_until.is_some_and(|until| Instant::now() < until);
+        silent.then(|| "no answer".into())
     }
     fn moved_through_host(&self) -> u64 {
         self.inner.moved_through_host()

@@ -20,7 +20,7 @@ fn wait(wait: Wait<'_>) -> bool {
 }
 
 fn opened(place: &mut dyn Place) -> Upkeep {
-    Upkeep::open(place, &mut wait).expect("it is free")
+    Upkeep::open(place, &mut wait, &mut |_, _| ()).expect("it is free")
 }
 
 /// Each extent has its own bytes; the last two are in the fast pool.
@@ -58,7 +58,10 @@ fn holds(place: &mut LocalPlace, extent: u64, byte: u8) {
 fn fails(place: &LocalPlace, chosen: fn(&Op) -> bool) -> Faulty<LocalPlace> {
     let fails = Some((chosen as crate::faulty::Chosen, OpError::Other(Errno::IO)));
     let steps = Arc::new(AtomicU64::new(0));
-    Faulty(place.clone(), Plan { steps, dies_at: u64::MAX, after: false, fails })
+    Faulty(
+        place.clone(),
+        Plan { steps, dies_at: u64::MAX, after: false, fails, silent_until: None },
+    )
 }
 
 #[test]
@@ -86,7 +89,7 @@ fn what_fails_each_time_ends_the_command() {
         |op| matches!(op, Op::Copy { .. }),
     ] {
         let begun = Instant::now();
-        let done = Upkeep::open(&mut fails(&place, chosen), &mut wait)
+        let done = Upkeep::open(&mut fails(&place, chosen), &mut wait, &mut |_, _| ())
             .and_then(|mut upkeep| upkeep.evacuate(&mut |_, _| ()));
         assert!(done.is_err(), "{done:?}");
         assert!(begun.elapsed() < Duration::from_mins(1), "{:?}", begun.elapsed());
@@ -101,14 +104,14 @@ fn what_fails_each_time_ends_the_command() {
 fn a_smaller_size_cuts_off_and_a_larger_one_reads_zeros() {
     let folder = tempfile::tempdir().expect("a folder");
     let mut place = filled(folder.path());
-    let refused = opened(&mut place).resize(3 * EXTENT, false);
+    let refused = opened(&mut place).resize(3 * EXTENT, false, &mut |_, _| ());
     assert!(refused.is_err(), "data are not lost without a word");
     let before = place.look().expect("a table").header;
-    opened(&mut place).resize(3 * EXTENT, true).expect("smaller");
+    opened(&mut place).resize(3 * EXTENT, true, &mut |_, _| ()).expect("smaller");
     let after = place.look().expect("a table");
     assert!(after.header.changed > before.epoch, "a cache is told: {:?}", after.header);
     assert_eq!((after.records.len(), after.header.tail), (3, 0));
-    opened(&mut place).resize(20 * EXTENT, false).expect("larger");
+    opened(&mut place).resize(20 * EXTENT, false, &mut |_, _| ()).expect("larger");
     assert_eq!(place.look().expect("a table").header.geometry.bytes(), 20 * EXTENT);
     holds(&mut place, 2, 3);
     holds(&mut place, 3, 0);
@@ -125,9 +128,10 @@ fn a_command_that_dies_while_it_cuts_off_is_ended_by_the_next_owner() {
             let folder = tempfile::tempdir().expect("a folder");
             let place = filled(folder.path());
             let steps = Arc::new(AtomicU64::new(0));
-            let plan = Plan { steps: Arc::clone(&steps), dies_at, after, fails: None };
-            let cut = Upkeep::open(&mut Faulty(place.clone(), plan), &mut wait)
-                .and_then(|mut upkeep| upkeep.resize(3 * EXTENT, true));
+            let plan =
+                Plan { steps: Arc::clone(&steps), dies_at, after, fails: None, silent_until: None };
+            let cut = Upkeep::open(&mut Faulty(place.clone(), plan), &mut wait, &mut |_, _| ())
+                .and_then(|mut upkeep| upkeep.resize(3 * EXTENT, true, &mut |_, _| ()));
             assert_eq!(cut.is_err(), steps.load(Relaxed) > dies_at, "{cut:?}");
             let mut place = place;
             // Rounds begin while the rest is cut off, and go on behind that.
@@ -171,7 +175,7 @@ fn what_is_lost_reads_as_zeros_when_that_is_wanted() {
     assert_eq!((found.lost_objects.clone(), found.later), (vec![gone, short], None));
     let of_another = cinnabar_placement::Object { generation: 77, ..object(3) };
     let lost = [gone, short, of_another];
-    let fates = upkeep::forget(&mut place, &lost, &mut wait).expect("done");
+    let fates = upkeep::forget(&mut place, &lost, &mut wait, &mut |_, _| ()).expect("done");
     assert_eq!(fates, [Lost::Forgotten, Lost::There, Lost::Other]);
     let header = place.look().expect("a table").header;
     assert!(header.changed == header.epoch && header.floor >= gone.generation, "{header:?}");
@@ -198,7 +202,7 @@ fn what_nothing_needs_is_deleted() {
     for path in [&left, &later] {
         std::fs::write(path, vec![1; EXTENT as usize]).expect("a file");
     }
-    assert_eq!(opened(&mut place).collect().expect("collected"), 1);
+    assert_eq!(opened(&mut place).collect(&mut |_, _| ()).expect("collected"), 1);
     assert!(!left.exists() && later.exists(), "what the table does not know yet stays");
     assert!(place.check().expect("compared").later.is_some());
     holds(&mut place, moved.into(), moved as u8 + 1);
@@ -211,8 +215,8 @@ fn many_left_objects_are_deleted_page_by_page() {
     for by_command in [true, false] {
         let folder = tempfile::tempdir().expect("a folder");
         let mut place = filled(folder.path());
-        opened(&mut place).resize(3 * EXTENT, true).expect("smaller");
-        opened(&mut place).resize(2000 * EXTENT, false).expect("larger");
+        opened(&mut place).resize(3 * EXTENT, true, &mut |_, _| ()).expect("smaller");
+        opened(&mut place).resize(2000 * EXTENT, false, &mut |_, _| ()).expect("larger");
         assert_eq!(place.check().expect("compared").left, 0);
         // Names that extents behind the cut may have had.
         for extent in 3..3 + LEFT {
@@ -221,7 +225,10 @@ fn many_left_objects_are_deleted_page_by_page() {
         }
         assert_eq!(place.check().expect("compared").left, u64::from(LEFT));
         if by_command {
-            assert_eq!(opened(&mut place).collect().expect("collected"), u64::from(LEFT));
+            assert_eq!(
+                opened(&mut place).collect(&mut |_, _| ()).expect("collected"),
+                u64::from(LEFT)
+            );
         } else {
             let client = Client::open(&mut place, still()).expect("open");
             let until = Instant::now() + Duration::from_secs(20);
@@ -240,4 +247,28 @@ fn an_empty_volume_takes_no_bytes() {
     let folder = tempfile::tempdir().expect("a folder");
     let place = created(folder.path(), EXTENTS, 2);
     assert_eq!(place.check().expect("compared").taken_bytes, Some([0; 2]));
+}
+
+#[test]
+fn a_command_says_what_it_waits_for() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let mut place = created(folder.path(), EXTENTS, 2);
+    let silent = || {
+        let mut place = fails(&place, |_| false);
+        place.1.silent_until = Some(Instant::now() + Duration::from_secs(1));
+        place
+    };
+    let mut told = 0;
+    let mut progress = |_: u32, trouble: Option<&str>| told += u32::from(trouble.is_some());
+    let mut upkeep = Upkeep::open(&mut silent(), &mut wait, &mut progress).expect("it is free");
+    upkeep.resize(20 * EXTENT, false, &mut progress).expect("larger");
+    drop(upkeep);
+    assert!(told > 0, "by the size");
+    told = 0;
+    let mut progress = |_: u32, trouble: Option<&str>| told += u32::from(trouble.is_some());
+    let mut upkeep = Upkeep::open(&mut silent(), &mut wait, &mut progress).expect("it is free");
+    assert_eq!(upkeep.collect(&mut progress).expect("collected"), 0);
+    drop(upkeep);
+    assert!(told > 0, "by the collection");
+    assert_eq!(place.look().expect("a table").header.geometry.bytes(), 20 * EXTENT);
 }

@@ -29,7 +29,7 @@ pub use seam::{
 use crate::device::Devices;
 use crate::geometry::Pool;
 use crate::header::Header;
-use crate::limits::{COPIES_MAX, MOVES_MAX, QUEUE_MAX};
+use crate::limits::{COPIES_MAX, GENERATION_MAX, MOVES_MAX, QUEUE_MAX};
 use crate::mutant::{Mutant, Mutants};
 use crate::record::{Record, State};
 use crate::table::Table;
@@ -120,6 +120,8 @@ pub struct Volume {
     /// Requests under way, held ones included.
     ios: usize,
     queue: VecDeque<(u32, Pool)>,
+    /// Extents that leave the fast pool, which is full, before all that is planned.
+    leaving: BTreeSet<u32>,
     moving: usize,
     /// Extents whose writes wait for a copy, and until when; `None`: the next tick says.
     holding: BTreeMap<u32, Option<u64>>,
@@ -169,6 +171,7 @@ impl Volume {
             active: BTreeMap::new(),
             ios: 0,
             queue: VecDeque::new(),
+            leaving: BTreeSet::new(),
             moving: 0,
             holding: BTreeMap::new(),
             reserved: 0,
@@ -282,6 +285,18 @@ impl Volume {
         self.queue.extend(moves.into_iter().take(QUEUE_MAX));
     }
 
+    /// The fast pool has no room for a write of this extent, which leaves it as soon as it can; whether it
+    /// will. The end of a move tells when.
+    pub fn leave_fast(&mut self, extent: u32, out: &mut Vec<Action>) -> bool {
+        let record = self.table.get(extent);
+        let leaves = record.pool == Pool::Fast && record.highest() < GENERATION_MAX;
+        if leaves && !self.fenced {
+            self.leaving.insert(extent);
+            self.go_on(out);
+        }
+        leaves && !self.fenced
+    }
+
     /// Another rate of copying, in bytes a second; 0 begins no move.
     pub fn set_copy_rate(&mut self, bytes_per_s: u64) {
         self.throttle.set_rate(bytes_per_s);
@@ -348,6 +363,7 @@ impl Volume {
             }
         }
         self.queue.clear();
+        self.leaving.clear();
         self.holding.clear();
         out.push(Action::Fenced);
     }

@@ -4,13 +4,22 @@ use super::Volume;
 use super::active::{Active, Step};
 use super::seam::{Action, Copied, GivenUp, MoveEnd, Refusal};
 use crate::geometry::{Object, Pool};
-use crate::limits::GENERATION_MAX;
+use crate::limits::{GENERATION_MAX, MOVES_MAX};
 use crate::mutant::{Mutant, Mutants};
 use crate::record::{Record, State};
 
 impl Volume {
     /// Begins moves that wait, as many as settings, budget and rate allow.
     pub(super) fn begin_moves(&mut self, out: &mut Vec<Action>) {
+        let may_leave = |extent: &u32| self.may_move(*extent);
+        let leaving: Vec<u32> = self.leaving.iter().copied().filter(may_leave).collect();
+        for extent in leaving {
+            let record = self.table.get(extent);
+            if self.moving < MOVES_MAX && self.leaving.remove(&extent) && record.pool == Pool::Fast
+            {
+                self.begin_move(extent, record, Pool::Slow, out);
+            }
+        }
         while self.moving < self.settings.moves && !self.queue.is_empty() {
             if !self.throttle.may_begin(self.now_ns) {
                 return;

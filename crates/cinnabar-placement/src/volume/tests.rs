@@ -183,6 +183,20 @@ fn the_budget_counts_a_copy_before_it_is_marked_and_garbage_until_it_is_gone() {
 }
 
 #[test]
+fn an_extent_of_a_full_pool_leaves_it_at_once() {
+    let geometry = Geometry::new(2 * EXTENT, 22).expect("a size");
+    let header = Header::new([1; 16], geometry, EXTENT).taken_over();
+    let fast = stable().copying().flipped().cleaned();
+    let settings = Settings { copy_bytes_per_s: 0, ..Settings::default() };
+    let mut volume = Volume::open(header, [(0, fast)], settings).expect("a sound table");
+    let mut out = Vec::new();
+    assert!(volume.leave_fast(0, &mut out), "whatever the rate");
+    assert_eq!(out, store(fast, fast.copying()));
+    assert!(volume.leave_fast(0, &mut Vec::new()), "it is on its way");
+    assert!(!volume.leave_fast(1, &mut Vec::new()), "it is not there");
+}
+
+#[test]
 fn another_owner_ends_it_all() {
     let mut volume = volume();
     let (admission, out) = begin(&mut volume, io(7, Op::Write, EXTENT));

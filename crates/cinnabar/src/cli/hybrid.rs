@@ -1,8 +1,8 @@
 //! `cinnabar hybrid`: volumes over a fast and a slow pool.
 
 use cinnabar_backend::hybrid::manage::{
-    Checked, Looked, Lost, Probed, check, collect, create, evacuate, forget_lost, look, probe,
-    resize,
+    Checked, Looked, Lost, Probed, Progress, check, collect, create, evacuate, forget_lost, look,
+    probe, resize,
 };
 use cinnabar_backend::hybrid::{HybridError, HybridSpec, hint};
 use cinnabar_text::cli::{output, parse, talk};
@@ -206,7 +206,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
         Command::Resize { place, size, shrink } => resized(place, *size, *shrink),
         Command::Evacuate { place } => evacuated(&place.spec()?, place.json),
         Command::Gc { place } => {
-            let deleted = collect(&place.spec()?).map_err(|error| failed(&error))?;
+            let deleted =
+                collect(&place.spec()?, &mut *tells(false)).map_err(|error| failed(&error))?;
             if place.json {
                 return output::json(&json!({ "deleted": deleted }));
             }
@@ -228,25 +229,33 @@ fn resized(place: &PlaceArgs, size: u64, may_shrink: bool) -> Result<(), Failure
         let text = format!("the volume has {}, which is more", show_size(before));
         return Err(Failure::of_usage(text, "--shrink loses what is behind the new end"));
     }
-    resize(&spec, size, may_shrink).map_err(|error| failed(&error))?;
+    resize(&spec, size, may_shrink, &mut *tells(false)).map_err(|error| failed(&error))?;
     show(&spec, place.json)
 }
 
 fn evacuated(spec: &HybridSpec, json: bool) -> Result<(), Failure> {
-    let (mut told, mut troubled) = (None, None);
-    evacuate(spec, &mut |left, trouble| {
+    evacuate(spec, &mut *tells(true)).map_err(|error| failed(&error))?;
+    show(spec, json)
+}
+
+/// Says what a command waits for; with `counts` also how many objects are left.
+fn tells(counts: bool) -> Box<Progress<'static>> {
+    let (mut told, mut troubled) = (None, false);
+    Box::new(move |left, trouble| {
         // Now and then, not at each look.
-        if told.is_none_or(|before: u32| before.saturating_sub(left) > before / 20) {
+        if counts && told.is_none_or(|before: u32| before.saturating_sub(left) > before / 20) {
             talk::line(format_args!("{left} objects are left in the fast pool"));
             told = Some(left);
         }
-        if trouble.is_some() && troubled.is_none() {
-            troubled = trouble.map(ToOwned::to_owned);
-            talk::line(trouble.unwrap_or_default());
+        if let (Some(trouble), false) = (trouble, troubled) {
+            troubled = true;
+            talk::line(trouble);
+            talk::line(
+                "hint: Ctrl-C ends the command and loses nothing; on this host the volume is free at \
+                 once, on another one after 42 s",
+            );
         }
     })
-    .map_err(|error| failed(&error))?;
-    show(spec, json)
 }
 
 fn repaired(spec: &HybridSpec, json: bool) -> Result<(), Failure> {
@@ -264,7 +273,7 @@ fn repaired(spec: &HybridSpec, json: bool) -> Result<(), Failure> {
             object.pool
         ));
     }
-    let fates = forget_lost(spec, &found).map_err(|error| failed(&error))?;
+    let fates = forget_lost(spec, &found, &mut *tells(false)).map_err(|error| failed(&error))?;
     let of = |fate: Lost| {
         let all = found.lost_objects.iter().zip(&fates);
         let these: Vec<_> = all.filter(|(_, found)| **found == fate).map(|(o, _)| *o).collect();

@@ -273,7 +273,7 @@ impl Known {
             }
         };
         if found.rescued {
-            return self.take_over(config, location, found);
+            return self.take_over(config, location, &found);
         }
         if self.log.as_ref().is_some_and(|log| log.is_older(&found)) {
             let message = format!(
@@ -288,7 +288,7 @@ impl Known {
             Some(log) if log.uuid == found.write_log => {
                 if !log.in_use.has(&found) {
                     // Of a volume that has left the log since.
-                    return self.take_over(config, location, found);
+                    return self.take_over(config, location, &found);
                 }
                 if found.volume == config.name {
                     return Ok(location);
@@ -326,7 +326,7 @@ impl Known {
         &self,
         config: &VolumeConfig,
         location: Location,
-        claim: Claim,
+        claim: &Claim,
     ) -> Result<Location, StartError> {
         if let Some(ledger) = &self.ledger {
             let name = &config.name;
@@ -337,7 +337,7 @@ impl Known {
             claim = %location,
             "its writes were brought to the back end without the daemon: what was cached is dropped"
         );
-        if let Err(error) = location.remove(&claim) {
+        if let Err(error) = location.remove(claim) {
             tracing::warn!(reason = %error, "a claim that is not needed any more stays");
         }
         Ok(location)
