@@ -6,6 +6,7 @@ use super::tests::parse;
 use super::{Config, Lines, VolumeInput};
 use cinnabar_text::guide::assert_generated;
 use clap::{Arg, ArgAction, Args, Command};
+use std::fmt::Write as _;
 
 /// A section: how its part of the page is called, its header, and what its keys need beside them.
 type Section = (&'static str, &'static str, &'static [&'static str]);
@@ -85,9 +86,9 @@ fn of_flag(arg: &Arg) -> (&str, &str, String, String) {
         let Some(help) = value.get_help() else {
             continue;
         };
-        text += &format!(" `\"{}\"`: {help}.", value.get_name());
+        write!(text, " `\"{}\"`: {help}.", value.get_name()).expect("a string takes all");
     }
-    text += &format!(" {}", more.trim());
+    write!(text, " {}", more.trim()).expect("a string takes all");
     (arg.get_id().as_str(), kind, default, linked(&text.replace('\n', " ")))
 }
 
