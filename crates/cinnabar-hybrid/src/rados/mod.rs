@@ -17,6 +17,7 @@
 //! | `a.pools` | cluster and numbers of the pools, as text: `fsid=.. slow=2 fast=1` |
 //! | `a.owner`, `a.address` | who has it and by which address that client is fenced off; gone after a clean end |
 //! | `a.curves` | what the probe measured |
+//! | `a.taking` | a random number of the last taking, 8 bytes |
 //! | `e.0000002a` | the record of an extent, 16 bytes |
 //!
 //! Each change is one operation, which compares the epoch (or the header) and what it replaces.

@@ -67,6 +67,19 @@ fn what_the_guide_says_of_low_ports_goes_with_the_unit() {
 }
 
 #[test]
+fn guests_start_behind_the_unit_and_stop_before_it() {
+    let unit = shipped("cinnabar.service");
+    let before: Vec<&str> = unit
+        .lines()
+        .filter_map(|line| line.strip_prefix("Before="))
+        .flat_map(str::split_whitespace)
+        .collect();
+    for guests in ["libvirtd", "virtqemud", "libvirt-guests", "pve-guests"] {
+        assert!(before.contains(&format!("{guests}.service").as_str()), "{guests}: {before:?}");
+    }
+}
+
+#[test]
 fn the_dashboard_is_whole() {
     let dashboard: Value = serde_json::from_str(&shipped(DASHBOARD)).expect("it is JSON");
     let panels = dashboard["panels"].as_array().expect("panels");
