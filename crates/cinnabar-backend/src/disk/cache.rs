@@ -2,6 +2,7 @@
 
 use super::error::{DiskError, DiskErrorKind};
 use super::fresh::Fresh;
+use super::image_format::format_of;
 use super::lock::lock;
 use super::open::{OpenOptions, TRIES, is_at, warn_buffered};
 use super::{Disk, DiskKind, blocking};
@@ -233,11 +234,13 @@ pub(super) fn first_data(disk: &Disk) -> rustix::io::Result<Option<u64>> {
 /// Says what the data looks like, so that a wrong path is noticed.
 pub(super) fn describe(first: &MetaPage, at: u64) -> String {
     let bytes = &first.0;
-    let known: [(usize, &[u8], &str); 8] = [
+    if let Some(format) = format_of(first) {
+        return format!("it looks like a {format} image");
+    }
+    let known: [(usize, &[u8], &str); 7] = [
         (0x438, &[0x53, 0xef], "an ext2, ext3 or ext4 file system"),
         (0, b"XFSB", "an XFS file system"),
         (512, b"EFI PART", "a GPT partition table"),
-        (0, b"QFI\xfb", "a qcow2 image"),
         (0, b"LUKS\xba\xbe", "an encrypted LUKS volume"),
         (512, b"LABELONE", "an LVM physical volume"),
         (0xff6, b"SWAPSPACE2", "swap space"),

@@ -24,7 +24,12 @@ impl Disk {
         }
         // Its guest meets the error, too.
         blocking::read_pages(self, &mut first, 0).ok()?;
-        let known = KNOWN.iter().find(|(at, magic, _)| first[0].0[*at..].starts_with(magic));
-        known.map(|(_, _, name)| *name)
+        format_of(&first[0])
     }
+}
+
+/// The format of the image that begins with this page, if it is one.
+pub(super) fn format_of(first: &MetaPage) -> Option<&'static str> {
+    let known = KNOWN.iter().find(|(at, magic, _)| first.0[*at..].starts_with(magic));
+    known.map(|(_, _, name)| *name)
 }

@@ -41,7 +41,7 @@ impl Disk {
         let lost = lost && self.had_name;
         if !self.lost_name.swap(lost, Relaxed) && lost {
             let path = self.path.display();
-            tracing::error!(%path, "it is served, and its path no longer names it: what guests write is lost with it");
+            tracing::error!(%path, "its path no longer names the file that is in use: what is written there is lost when it is closed");
         }
     }
 

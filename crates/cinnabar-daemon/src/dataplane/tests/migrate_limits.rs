@@ -246,7 +246,7 @@ fn a_daemon_that_does_not_say_who_it_is_gets_no_volume_without_a_lock() {
         let name = "vm1".to_owned();
         a.rig.ask(|answer| Message::Give { name, epoch: 0, from, answer })
     };
-    let refused = give(None).expect_err("of an earlier release, or somebody");
+    let refused = give(None).expect_err("of an earlier release, or a stranger");
     assert!(refused.message.contains("does not say which it is"), "{refused:?}");
     // The other one can't be asked who it is.
     let other = b.identity();

@@ -28,7 +28,7 @@ struct Three {
     asked: [Vec<(usize, Attempt)>; 3],
     asks: Vec<(usize, Attempt, Epoch)>,
     answers: Vec<(usize, Attempt, PeerAnswer)>,
-    /// Whoever asks is taken for the peer.
+    /// A daemon that asks is taken for the peer, whichever it is.
     anybody: bool,
 }
 
