@@ -71,9 +71,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 /// The cluster; it ends with this process.
 fn cluster() -> Result<MutexGuard<'static, Option<Cluster>>> {
     static CLUSTER: Mutex<Option<Cluster>> = Mutex::new(None);
-    // A case that failed leaves it as it is.
     let mut cluster = CLUSTER.lock().unwrap_or_else(PoisonError::into_inner);
-    if cluster.is_none() {
+    if let Some(cluster) = &mut *cluster {
+        cluster.restore().context("after an earlier case")?;
+    } else {
         // What kept it from starting once would do so for each case, after minutes.
         static FAILED: Mutex<Option<String>> = Mutex::new(None);
         let mut failed = FAILED.lock().unwrap_or_else(PoisonError::into_inner);

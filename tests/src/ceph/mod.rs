@@ -175,6 +175,23 @@ impl Cluster {
         Ok(())
     }
 
+    /// Brings back what a case that failed has left frozen or killed, and waits until it serves.
+    pub fn restore(&mut self) -> Result<()> {
+        self.daemons.retain(|_, child| matches!(child.try_wait(), Ok(None)));
+        self.freeze(false)?;
+        let mut away = !self.daemons.contains_key("mon");
+        if away {
+            self.start_mon()?;
+        }
+        for number in [SSD_OSDS, HDD_OSDS].concat() {
+            if !self.daemons.contains_key(&format!("osd.{number}")) {
+                away = true;
+                self.start_osd(number)?;
+            }
+        }
+        if away { [FAST, SLOW].iter().try_for_each(|pool| self.wait_for(pool)) } else { Ok(()) }
+    }
+
     /// Waits until a pool serves: an object is written and read. Without a manager nothing else
     /// would tell.
     pub fn wait_for(&self, pool: &str) -> Result<()> {
