@@ -97,7 +97,8 @@ pub(super) fn hangs() -> Result<()> {
     ensure!(!is_gone(&read), "the connection ended: {read:#}");
     let write = guest.write(MIB, &noise(4096, 1)).err().context("a hung write was acknowledged")?;
     ensure!(!is_gone(&write), "the connection ended: {write:#}");
-    ensure!(begun.elapsed() < Duration::from_secs(8), "errors after {:?}", begun.elapsed());
+    // Without the key it would be 60 s. A busy disk takes seconds for the mark in the cache's log.
+    ensure!(begun.elapsed() < Duration::from_secs(30), "errors after {:?}", begun.elapsed());
     read_all(&site, "vm2", &std::fs::read(other)?).context("beside a hung volume")?;
     let status = daemon.status()?;
     ensure!(status.count("vm1", "backend_overdue")? == 2, "{}", status.volume("vm1")?);
