@@ -118,7 +118,7 @@ impl Front {
         if token.is_vhost() {
             self.vhost.on_ready(token, ready, now, &mut Pool, &mut self.from_vhost);
         } else {
-            self.nbd.on_ready(token, ready, now, &mut Pool);
+            self.nbd.on_ready(token, ready);
         }
     }
 

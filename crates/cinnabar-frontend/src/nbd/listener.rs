@@ -26,6 +26,8 @@ pub(super) struct Listener {
     pub(super) exports: BTreeSet<ExportId>,
     /// Not accepting for a moment: the process is out of descriptors.
     pub(super) resting: bool,
+    /// Clients may wait, which the server knows.
+    pub(super) is_crowded: bool,
     /// Whose certificates are taken, if clients must use TLS.
     pub(super) tls: Option<TlsAccess>,
 }
@@ -52,7 +54,7 @@ impl Listener {
             }
         };
         let tls = access.tls.clone();
-        Ok(Self { socket, address, exports: BTreeSet::new(), resting: false, tls })
+        Ok(Self { socket, address, exports: BTreeSet::new(), resting: false, is_crowded: false, tls })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

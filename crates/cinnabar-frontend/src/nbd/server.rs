@@ -26,7 +26,7 @@ use super::transmission::Expect;
 use super::turns::Turns;
 use cinnabar_engine::seam::units::Instant;
 use cinnabar_engine::seam::{Failure, RawMemory};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 /// Set in the tokens of listeners; keys leave this bit free.
@@ -44,8 +44,8 @@ pub struct Server<M> {
     dirty: Vec<u64>,
     /// Connections with unread data, and other work.
     turns: Turns,
-    /// Listeners with clients that were not accepted.
-    crowded: Vec<u64>,
+    /// Listeners at which clients may wait, the next one first.
+    crowded: VecDeque<u64>,
     /// Connections without room for their next request, in the order of their places: one that takes a request
     /// and waits again goes behind the others.
     paused: BTreeMap<u64, u64>,
@@ -75,7 +75,7 @@ impl<M: RawMemory> Server<M> {
             interests: Vec::new(),
             dirty: Vec::new(),
             turns,
-            crowded: Vec::new(),
+            crowded: VecDeque::new(),
             paused: BTreeMap::new(),
             next_place: 0,
             starved: Starved::new(),
@@ -193,17 +193,10 @@ impl<M: RawMemory> Server<M> {
         self.interests.drain(..)
     }
 
-    /// A descriptor is ready: accepts clients; what connections have sent is for [`Self::resume`].
-    pub fn on_ready(
-        &mut self,
-        token: Token,
-        ready: Ready,
-        now: Instant,
-        buffers: &mut impl Buffers<M>,
-    ) {
-        self.shared.now = now;
+    /// A descriptor is ready: its clients, or what they have sent, are for [`Self::resume`].
+    pub fn on_ready(&mut self, token: Token, ready: Ready) {
         if token.0 & LISTENER != 0 {
-            self.accept(token.0 & !LISTENER, buffers);
+            self.crowd(token.0 & !LISTENER);
             return;
         }
         let Some(connection) = self.connections.get_mut(token.0) else { return };
@@ -238,16 +231,14 @@ impl<M: RawMemory> Server<M> {
     ) {
         self.shared.now = now;
         self.jobs.go_on(&mut self.shared.slots, buffers, incoming);
-        for key in std::mem::take(&mut self.crowded) {
-            self.accept(key, buffers);
-        }
+        self.accept(buffers);
         if std::mem::take(&mut self.shared.released) {
             let paused: Vec<u64> = self.paused.values().copied().collect();
             for key in paused {
                 self.serve_later(key);
             }
         }
-        for (tenant, connections) in self.turns.begin() {
+        for (tenant, connections) in self.turns.begin(now) {
             for _ in 0..connections {
                 let Some((key, mut credit)) = self.turns.next(tenant) else { break };
                 if let Some(connection) = self.connections.get_mut(key) {

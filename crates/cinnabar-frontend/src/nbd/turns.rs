@@ -1,17 +1,22 @@
 //! Whose turn it is: exports in deficit round robin.
 //!
 //! A turn of the loop serves each export that has work once, for 32 requests or 2 MiB of data, whatever number of
-//! connections it has. So a neighbour's flood delays a request by 32 others, not by all that 64 connections may
-//! ask for. What a turn costs beyond that is owed: an export that reads 32 MiB at once pays in its next 15 turns,
-//! as long as others have work. Clients in the handshake share one turn.
+//! connections it has; for 4 requests or 256 KiB while others have work, too. A request waits for some two turns:
+//! until it is received, until it has been read. So a neighbour's flood delays it by some ten others, not by all
+//! that 64 connections may ask for. What a turn costs beyond that is owed: an export that reads 32 MiB at once
+//! pays in its next 127 turns, as long as others have work. Clients in the handshake share one turn.
 
 use super::export::ExportId;
 use super::mutant::{Mutant, Mutants};
+use cinnabar_engine::seam::units::Instant;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What an export may have in a turn. No more if no other one has work: what another one asks for a moment later
-/// would wait for it three times, until it is received, until it is looked up, and until it has been read.
-const QUANTUM: i64 = 32;
+/// What an export may have in a turn if no other one has had work lately: turns cost something, too.
+const QUANTUM_ALONE: i64 = 32;
+/// What each may have if others had.
+const QUANTUM: i64 = 4;
+/// How long others count that have no work at the moment, in nanoseconds: their next request may be on its way.
+const LATELY_NS: u64 = 50_000_000;
 
 /// Whose connections take turns together: an export's, or those in the handshake.
 type Tenant = Option<ExportId>;
@@ -22,6 +27,10 @@ pub(super) struct Turns {
     queues: BTreeMap<Tenant, Queue>,
     /// Exports that have work, the next one first.
     order: VecDeque<Tenant>,
+    /// The one that was served last.
+    last: Option<Tenant>,
+    /// Until when others count, too.
+    shared_until: Instant,
     mutants: Mutants,
 }
 
@@ -36,7 +45,13 @@ struct Queue {
 
 impl Turns {
     pub(super) const fn new(mutants: Mutants) -> Self {
-        Self { queues: BTreeMap::new(), order: VecDeque::new(), mutants }
+        Self {
+            queues: BTreeMap::new(),
+            order: VecDeque::new(),
+            last: None,
+            shared_until: Instant(0),
+            mutants,
+        }
     }
 
     /// Whether no connection has work.
@@ -54,11 +69,16 @@ impl Turns {
     }
 
     /// Begins a turn; those that are to be served, and how many connections each has.
-    pub(super) fn begin(&mut self) -> Vec<(Tenant, usize)> {
-        if let [alone] = self.order.make_contiguous() {
-            let alone = *alone;
-            self.queues.retain(|tenant, _| *tenant == alone);
-            self.queues.entry(alone).or_default().credit = QUANTUM;
+    pub(super) fn begin(&mut self, now: Instant) -> Vec<(Tenant, usize)> {
+        let Some(last) = self.order.back().copied() else { return Vec::new() };
+        if self.order.len() > 1 || self.last.is_some_and(|earlier| earlier != last) {
+            self.shared_until = now.plus_ns(LATELY_NS);
+        }
+        self.last = Some(last);
+        if self.order.len() == 1 {
+            let credit = if now < self.shared_until { QUANTUM } else { QUANTUM_ALONE };
+            self.queues.retain(|tenant, _| *tenant == last);
+            self.queues.entry(last).or_default().credit = credit;
         } else {
             // As many rounds as it takes for one of them to be served.
             let with_work = self.queues.values().filter(|queue| !queue.connections.is_empty());
@@ -114,7 +134,7 @@ mod tests {
     /// A turn in which each connection asks for so many requests of a cost; returns what each export got.
     fn turn(turns: &mut Turns, asks: impl Fn(u64) -> (u32, i64)) -> BTreeMap<Tenant, i64> {
         let mut got = BTreeMap::new();
-        for (tenant, connections) in turns.begin() {
+        for (tenant, connections) in turns.begin(Instant(0)) {
             for _ in 0..connections {
                 let Some((key, mut credit)) = turns.next(tenant) else { break };
                 let (requests, cost) = asks(key);
@@ -153,9 +173,28 @@ mod tests {
     fn one_alone_owes_nothing() {
         let mut turns = turns();
         for _ in 0..3 {
-            assert_eq!(turn(&mut turns, |_| (512, 1))[&A], QUANTUM);
+            assert_eq!(turn(&mut turns, |_| (512, 1))[&A], QUANTUM_ALONE);
             assert_eq!(turn(&mut turns, |_| (1, 512))[&A], 512);
         }
+    }
+
+    #[test]
+    fn beside_one_that_asks_now_and_then_turns_are_short() {
+        let mut turns = turns();
+        let credit = |turns: &mut Turns, now| {
+            turns.begin(Instant(now));
+            let credit = turns.queues[&A].credit;
+            turns.end(A);
+            credit
+        };
+        assert_eq!(credit(&mut turns, 0), QUANTUM_ALONE);
+        turns.add(B, 64);
+        turns.begin(Instant(0));
+        assert_eq!(turns.next(B), Some((64, QUANTUM)));
+        turns.end(A);
+        turns.end(B);
+        assert_eq!(credit(&mut turns, LATELY_NS / 2), QUANTUM);
+        assert_eq!(credit(&mut turns, LATELY_NS * 2), QUANTUM_ALONE);
     }
 
     #[test]
@@ -164,7 +203,7 @@ mod tests {
         turns.add(B, 64);
         let cost = |key| if key == 64 { (32, 1) } else { (1, 512) };
         let (mut of_a, mut of_b) = (0, 0);
-        for _ in 0..160 {
+        for _ in 0..1280 {
             let got = turn(&mut turns, cost);
             of_a += got.get(&A).copied().unwrap_or_default();
             of_b += got.get(&B).copied().unwrap_or_default();

@@ -84,7 +84,7 @@ impl Host {
         let ready = self.wait(wait_ms);
         let now = self.now();
         for (token, ready) in ready {
-            self.server.on_ready(token, ready, now, &mut self.pool);
+            self.server.on_ready(token, ready);
         }
         if self.server.has_backlog() {
             self.server.resume(now, &mut self.pool, &mut self.incoming);

@@ -59,44 +59,62 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    /// Accepts what waits, up to a turn's budget.
-    pub(super) fn accept(&mut self, key: u64, buffers: &mut impl Buffers<M>) {
+    /// Clients may wait at a listener.
+    pub(super) fn crowd(&mut self, key: u64) {
+        if let Some(listener) = self.listeners.get_mut(key)
+            && !std::mem::replace(&mut listener.is_crowded, true)
+        {
+            self.crowded.push_back(key);
+        }
+    }
+
+    /// Accepts clients that wait, a few in a turn, one of each listener after the other.
+    pub(super) fn accept(&mut self, buffers: &mut impl Buffers<M>) {
         for _ in 0..ACCEPTS_PER_TURN {
-            let Some(listener) = self.listeners.get_mut(key) else { return };
-            match listener.accept() {
-                Ok((fd, peer)) => {
-                    self.shared.stats.accepted += 1;
-                    let now = self.shared.now;
-                    let mut new = Connection::new(fd, peer, key, now, &self.shared.limits);
-                    if listener.tls.is_some() {
-                        new.require_tls(&self.shared.limits);
-                    }
-                    let origin = peer.origin();
-                    let in_the_way = self.half_open.in_the_way(origin, &self.shared.limits);
-                    if let Some(other) = in_the_way {
-                        self.disconnect(other, DisconnectReason::TooManyConnections, buffers);
-                    }
-                    let key = self.connections.insert(new);
-                    self.half_open.enter(origin, key);
-                    self.shared.stats.connections += 1;
-                    self.begin(key);
-                }
-                Err(Errno::AGAIN) => return,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    // Trying again at once would only burn the processor.
-                    listener.resting = true;
-                    self.watch_listener(key, false);
-                    self.arm_tick();
-                    if self.shared.warnings.allow(self.shared.now) {
-                        tracing::warn!("out of descriptors or memory: NBD clients have to wait");
-                    }
-                    return;
-                }
-                // The client was gone before we came, or a signal came.
-                Err(_) => {}
+            let Some(key) = self.crowded.pop_front() else { return };
+            if self.accept_from(key, buffers) {
+                self.crowd(key);
             }
         }
-        self.crowded.push(key);
+    }
+
+    /// Accepts a client; whether others may wait.
+    fn accept_from(&mut self, key: u64, buffers: &mut impl Buffers<M>) -> bool {
+        let Some(listener) = self.listeners.get_mut(key) else { return false };
+        listener.is_crowded = false;
+        match listener.accept() {
+            Ok((fd, peer)) => {
+                self.shared.stats.accepted += 1;
+                let now = self.shared.now;
+                let mut new = Connection::new(fd, peer, key, now, &self.shared.limits);
+                if listener.tls.is_some() {
+                    new.require_tls(&self.shared.limits);
+                }
+                let origin = peer.origin();
+                let in_the_way = self.half_open.in_the_way(origin, &self.shared.limits);
+                if let Some(other) = in_the_way {
+                    self.disconnect(other, DisconnectReason::TooManyConnections, buffers);
+                }
+                let key = self.connections.insert(new);
+                self.half_open.enter(origin, key);
+                self.shared.stats.connections += 1;
+                self.begin(key);
+                true
+            }
+            Err(Errno::AGAIN) => false,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                // Trying again at once would only burn the processor.
+                listener.resting = true;
+                self.watch_listener(key, false);
+                self.arm_tick();
+                if self.shared.warnings.allow(self.shared.now) {
+                    tracing::warn!("out of descriptors or memory: NBD clients have to wait");
+                }
+                false
+            }
+            // The client was gone before we came, or a signal came.
+            Err(_) => true,
+        }
     }
 
     /// Tries again with listeners that were out of descriptors.
@@ -112,7 +130,7 @@ impl<M: RawMemory> Server<M> {
             }
             self.watch_listener(key, true);
             // Edge-triggered polls won't tell about those that came meanwhile.
-            self.crowded.push(key);
+            self.crowd(key);
         }
     }
 
