@@ -226,6 +226,10 @@ mutants! {
     FenceNotAwaited,
     /// Two hosts: the old owner is fenced off for an hour, not for a week.
     FenceEndsEarly,
+    /// Two hosts: who breaks a lock waits for no longer than its owner's lease, though clocks run slow and fast.
+    TakenWithoutMargin,
+    /// Two hosts: an owner notes by the other host's clock, if that is ahead, when it has seen its lock.
+    LeaseByOtherClock,
     /// Two hosts: requests that waited for the volume are let in newest first.
     HeldOvertaken,
 }

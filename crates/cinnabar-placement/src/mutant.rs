@@ -61,6 +61,10 @@ pub enum Mutant {
     HeldForAnswer,
     /// A move is not given up though its writes went on at the source before its patch had ended.
     AbandonedFlipped,
+    /// An extent that can't leave a full fast pool at once stays there.
+    LeavingForgotten,
+    /// An extent leaves a full fast pool while it is on another move.
+    LeavingOverMove,
     /// The table takes writes of a host that is not its owner any more. (A bug of the back end: the
     /// simulated table looks at it.)
     EpochIgnored,
@@ -108,6 +112,8 @@ impl Mutant {
         Self::ChangedPatched,
         Self::HeldForAnswer,
         Self::AbandonedFlipped,
+        Self::LeavingForgotten,
+        Self::LeavingOverMove,
         Self::EpochIgnored,
         Self::DeleteNotAwaited,
         Self::LogHeadEarly,

@@ -11,8 +11,12 @@ use crate::record::{Record, State};
 impl Volume {
     /// Begins moves that wait, as many as settings, budget and rate allow.
     pub(super) fn begin_moves(&mut self, out: &mut Vec<Action>) {
-        let may_leave = |extent: &u32| self.may_move(*extent);
+        let over = self.is(Mutant::LeavingOverMove);
+        let may_leave = |extent: &u32| over || self.may_move(*extent);
         let leaving: Vec<u32> = self.leaving.iter().copied().filter(may_leave).collect();
+        if self.is(Mutant::LeavingForgotten) {
+            self.leaving = leaving.iter().copied().collect();
+        }
         for extent in leaving {
             let record = self.table.get(extent);
             if self.moving < MOVES_MAX && self.leaving.remove(&extent) && record.pool == Pool::Fast

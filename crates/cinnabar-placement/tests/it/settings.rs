@@ -30,6 +30,8 @@ pub(crate) struct Settings {
     pub(crate) hot: u32,
     /// Chance that a pool answers nothing for a while, a step.
     pub(crate) silent: f64,
+    /// Chance that the fast pool has no room for an extent, or for any, a step.
+    pub(crate) full: f64,
     /// A copy ends as changed when its source was written meanwhile.
     pub(crate) asserts: bool,
     /// A whole copy takes longer than patches.
@@ -73,7 +75,7 @@ impl Settings {
             mutants: Mutants::NONE,
         };
         let silent = chance(&mut rng, 0.01);
-        Self {
+        let drawn = Self {
             steps: rng.random_range(200..900),
             extents,
             budget_extents: rng.random_range(0..=u64::from(extents)),
@@ -92,7 +94,13 @@ impl Settings {
             silent,
             asserts: rng.random(),
             dear_copies: rng.random(),
+            full: 0.0,
+        };
+        if rng.random_bool(0.75) {
+            return drawn;
         }
+        // Behind many owners that die, too: their late writes meet moves at once.
+        Self { full: 0.05, crash: 0.02, lost: 0.1, ..drawn }
     }
 }
 
@@ -117,6 +125,7 @@ pub(crate) struct Counts {
     pub(crate) collected: u64,
     pub(crate) fenced: u64,
     pub(crate) silences: u64,
+    pub(crate) left: u64,
 }
 
 impl Counts {
@@ -142,6 +151,7 @@ impl Counts {
         self.collected += collected;
         self.fenced += fenced;
         self.silences += of.silences;
+        self.left += of.left;
     }
 
     /// A simulation that does not meet these proves nothing about them.
@@ -155,7 +165,7 @@ impl Counts {
         for met in [demoted, given_up, over_budget, late, kept_out, grown, shrunk] {
             assert!(met > 100, "{self:?}");
         }
-        for met in [self.collected, self.fenced, self.silences] {
+        for met in [self.collected, self.fenced, self.silences, self.left] {
             assert!(met > 100, "{self:?}");
         }
     }

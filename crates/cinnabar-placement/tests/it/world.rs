@@ -11,6 +11,7 @@ use cinnabar_placement::volume::{
 use cinnabar_placement::{Geometry, Header, Object, Pool, Record, State};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::collections::BTreeSet;
 
 /// The smallest extents there are: eight parts of a sector each.
 pub(crate) const EXTENT_LOG2: u8 = 12;
@@ -31,6 +32,10 @@ pub(crate) struct World {
     token: u64,
     /// Nothing fails and nothing new begins.
     settling: bool,
+    /// When the fast pool is full: drawn apart, so that the other draws of a seed stay as they are.
+    full: Xoshiro256PlusPlus,
+    /// Extents that are to leave it.
+    leaving: BTreeSet<u32>,
     pub(crate) counts: Counts,
 }
 
@@ -50,8 +55,23 @@ impl World {
         let counts = Counts::default();
         let (before, late) = (Vec::new(), Vec::new());
         let settings = settings.clone();
-        let (now_ns, token, settling) = (0, 0, false);
-        Self { settings, rng, media, oracle, owner, before, late, now_ns, token, settling, counts }
+        let full = Xoshiro256PlusPlus::seed_from_u64(seed ^ 0xf011);
+        let leaving = BTreeSet::new();
+        Self {
+            settings,
+            rng,
+            media,
+            oracle,
+            owner,
+            before,
+            late,
+            now_ns: 0,
+            token: 0,
+            settling: false,
+            full,
+            leaving,
+            counts,
+        }
     }
 
     /// Runs all of it; what is wrong, if anything is. At step `crash_at` the owner dies.
@@ -95,6 +115,9 @@ impl World {
         }
         if self.rng.random_bool(settings.silent) {
             self.fall_silent()?;
+        }
+        if self.full.random_bool(settings.full) {
+            self.fill_up()?;
         }
         if self.rng.random_bool(0.2) {
             self.tick()?;
@@ -313,6 +336,20 @@ impl World {
         Ok(())
     }
 
+    /// The fast pool has no room for an extent, or for any: it leaves, whatever it is at.
+    fn fill_up(&mut self) -> Result<(), String> {
+        let extents = self.owner.volume.header().geometry.extents();
+        let (one, all) = (self.full.random_range(0..extents), self.full.random_bool(0.3));
+        for extent in if all { 0..extents } else { one..one + 1 } {
+            let mut actions = Vec::new();
+            if self.owner.volume.leave_fast(extent, &mut actions) {
+                self.leaving.insert(extent);
+            }
+            self.carry_out(None, actions)?;
+        }
+        Ok(())
+    }
+
     fn ended(&mut self, of: Option<usize>, op: Op, ended: Ended) -> Result<(), String> {
         let mut actions = Vec::new();
         self.counts.kept_out += u64::from(op.kept_out);
@@ -357,6 +394,7 @@ impl World {
             self.counts.shrunk += u64::from(parts < self.oracle.len());
             self.oracle.resize(parts);
         }
+        self.leaving.retain(|extent| (*extent as usize) < parts / PARTS);
     }
 
     fn carry_out(&mut self, of: Option<usize>, actions: Vec<Action>) -> Result<(), String> {
@@ -374,6 +412,9 @@ impl World {
                         _ => {}
                     }
                 }
+                Action::Ended { extent, outcome: MoveEnd::Moved(Pool::Slow) } if of.is_none() => {
+                    self.counts.left += u64::from(self.leaving.remove(&extent));
+                }
                 Action::Ended { extent, outcome: MoveEnd::GivenUp(why) }
                     if of.is_none()
                         && why != GivenUp::Restart
@@ -381,6 +422,9 @@ impl World {
                         && self.settings.is_calm() =>
                 {
                     return Err(format!("extent {extent} stays, though nothing failed: {why}"));
+                }
+                Action::Ended { extent, outcome: MoveEnd::GivenUp(_) } if of.is_none() => {
+                    self.leaving.remove(&extent);
                 }
                 Action::Ended { .. } => {}
                 Action::Fenced if of.is_none() => return Err("the owner is fenced".into()),
@@ -414,6 +458,7 @@ impl World {
         assert_eq!(stored, Stored::Done, "one host takes over at a time");
         let host = Host::new(next, &self.media, &self.settings)?;
         let gone = std::mem::replace(&mut self.owner, host);
+        self.leaving.clear();
         if cut_off {
             self.before.push(gone);
             self.counts.partitions += 1;
@@ -424,7 +469,7 @@ impl World {
             self.counts.crashes += 1;
         }
         self.sizes();
-        if self.rng.random() {
+        if self.settings.full > 0.0 || self.rng.random() {
             self.move_what_is_late();
         }
         self.tick()
@@ -488,6 +533,9 @@ impl World {
         }
         if !self.owner.requests.is_empty() || self.owner.volume.requests() > 0 {
             return Err(format!("{} requests wait", self.owner.requests.len()));
+        }
+        if !self.leaving.is_empty() {
+            return Err(format!("extents {:?} stay in a full pool", self.leaving));
         }
         self.owner.listed = self.media.list();
         while !self.owner.listed.is_empty() || !self.owner.ops.is_empty() {

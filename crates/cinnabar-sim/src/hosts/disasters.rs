@@ -43,7 +43,8 @@ impl World {
         if !self.faults_on || !self.hosts[host].up || !self.rng.chance(chance) {
             return;
         }
-        if self.profile.crashes && self.rng.chance(0.5) {
+        let dies = self.profile.dies_briefly || self.rng.chance(0.5);
+        if self.profile.crashes && dies {
             let power = self.rng.chance(0.5);
             self.crash(host, power);
         } else if self.profile.freezes {
@@ -109,7 +110,8 @@ impl World {
         self.zombie_ends(host);
         self.hosts[host].end();
         self.settle_doubts();
-        let longest = if self.fate.over { DEATHS_NS[0] } else { self.rng.pick(DEATHS_NS) };
+        let briefly = self.fate.over || self.profile.dies_briefly;
+        let longest = if briefly { DEATHS_NS[0] } else { self.rng.pick(DEATHS_NS) };
         self.soon(longest, Item::Start(host));
     }
 

@@ -23,7 +23,8 @@ impl World {
     /// A guest begins to work on a host.
     pub(super) fn begin_guest(&mut self, host: usize) -> usize {
         let run = self.hosts[host].run;
-        self.clients.push(Client { host, run, stopped: false, waits_for: 0 });
+        let (begun, stopped, shut_out) = (false, false, false);
+        self.clients.push(Client { host, run, begun, stopped, shut_out, waits_for: 0 });
         let client = self.clients.len() - 1;
         self.arm(client);
         client
@@ -43,11 +44,12 @@ impl World {
             return Ok(());
         }
         self.budget -= 1;
-        let wish = self.draw_wish();
+        let begun = std::mem::replace(&mut self.clients[client].begun, true);
+        let wish = self.draw_wish(self.profile.writes_first && !begun);
         self.submit(self.clients[client].host, Some(client), wish)
     }
 
-    fn draw_wish(&mut self) -> Wish {
+    fn draw_wish(&mut self, writes: bool) -> Wish {
         let block = BLOCK_SECTORS as u64;
         let first = self.rng.below(self.profile.hot * block);
         let left = self.profile.blocks * block - first;
@@ -58,6 +60,9 @@ impl World {
         } else {
             first..first + count
         };
+        if writes {
+            return Wish::Write(sectors);
+        }
         if self.rng.chance(self.profile.reads) {
             return Wish::Read(sectors);
         }
@@ -105,8 +110,10 @@ impl World {
                 let (first, count) = (sectors.start, sectors.end - sectors.start);
                 let oracle = &mut self.judge.oracle;
                 let ticket = match &self.judge.zombies[host] {
-                    Some(zombie) => oracle.read_submitted_as_of(&zombie.since, 0, first, count),
-                    None => oracle.read_submitted(0, first, count),
+                    Some(zombie) if zombie.breach => {
+                        oracle.read_submitted_as_of(&zombie.since, 0, first, count)
+                    }
+                    _ => oracle.read_submitted(0, first, count),
                 };
                 let span = span_of(&sectors);
                 let data = Stamped::alloc(span.blocks() as u32);
@@ -145,11 +152,15 @@ impl World {
         let cached = self.options.mutants.is(Mutant::StandbyServesCache);
         let own = &self.hosts[host].own;
         let (role, reads) = (own.role(), own.reads_through());
+        let serves = role == Role::Owner && self.hosts[host].serves();
+        if serves && !self.is_confirmed(host) {
+            self.happened(HostFault::LeaseOver);
+            self.hosts[host].waiting.push_back(id);
+            return Ok(());
+        }
         let request = &self.pending[&id];
         let is_read = matches!(request.asked, Asked::Read { .. });
-        if role == Role::Owner && self.hosts[host].serves()
-            || reads && is_read && cached && self.hosts[host].serves()
-        {
+        if serves || reads && is_read && cached && self.hosts[host].serves() {
             return self.pass_on(host, id);
         }
         match &request.asked {
@@ -202,6 +213,9 @@ impl World {
         let Some(pending) = self.pending.get(&id) else { return };
         let Asked::Read { sectors, .. } = &pending.asked else { unreachable!("it reads") };
         let (host, sectors) = (pending.host, sectors.clone());
+        if let Some(until) = self.cut_until(host) {
+            return self.enter(until.since_ns(self.now), Item::Look(id));
+        }
         let values = self.image.backend.sectors_of(sectors).to_vec();
         self.soon_at(host, 100_000, Work::Looked(id, values));
     }

@@ -1,6 +1,7 @@
 //! A host: its daemon, which dies and is started again, and what outlives it.
 
 use crate::hosts::HostOptions;
+use crate::hosts::clocks::Clock;
 use crate::hosts::profile::Profile;
 use crate::machine::{Factory, Machine};
 use crate::medium::{Backend, CacheDevice, Media};
@@ -22,6 +23,17 @@ pub(super) struct Host {
     pub(super) run: u64,
     /// It does nothing before this.
     pub(super) frozen: Option<Instant>,
+    /// It reaches no other host and no image before this.
+    pub(super) cut: Option<Instant>,
+    pub(super) clock: Clock,
+    /// When the last look began that has shown its lock, by its clock.
+    pub(super) seen_ns: u64,
+    /// When the last one began.
+    pub(super) looked_ns: u64,
+    /// A look is under way.
+    pub(super) looks: bool,
+    /// Whose lease this attempt has outwaited.
+    pub(super) waited_for: Option<usize>,
     pub(super) machine: Option<Shards<Stamped>>,
     /// Its cache device; the image is lent to it while it does I/O there.
     pub(super) media: Media,
@@ -61,7 +73,7 @@ pub(super) struct Host {
 
 impl Host {
     /// A host with an empty cache device, whose daemon does not run yet.
-    pub(super) fn new(number: u8, profile: &Profile, options: &HostOptions) -> Self {
+    pub(super) fn new(number: u8, profile: &Profile, options: &HostOptions, clock: Clock) -> Self {
         let format = Factory::<Stamped>::format(&mut ShardedFactory, &profile.setup, number);
         // The image takes the place of this one while the host does I/O there.
         let nothing = Backend::new(0, 8, 512, false);
@@ -70,6 +82,12 @@ impl Host {
             up: false,
             run: 0,
             frozen: None,
+            cut: None,
+            clock,
+            seen_ns: 0,
+            looked_ns: 0,
+            looks: false,
+            waited_for: None,
             machine: None,
             media: Media::new(CacheDevice::new(&format), vec![nothing]),
             own: Ownership::standby(profile.storage.fence(), record).with_mutants(options.mutants),
@@ -111,7 +129,7 @@ impl Host {
 
     /// Its daemon is gone.
     pub(super) fn end(&mut self) {
-        (self.up, self.frozen, self.machine) = (false, None, None);
+        (self.up, self.frozen, self.cut, self.machine) = (false, None, None, None);
         (self.life, self.session, self.holds) = (None, None, false);
         (self.by_force, self.busy, self.retries) = (false, false, false);
         (self.claims, self.proof) = (false, None);

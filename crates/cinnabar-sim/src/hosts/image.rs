@@ -16,6 +16,8 @@ use cinnabar_engine::volume::{Belief, ProofToken, Recorded};
 
 /// Parts of an image that learn by themselves who is fenced off.
 pub(super) const REGIONS: u64 = 4;
+/// The part that the header is in.
+const HEADER: u64 = 0;
 /// A cluster gives up on a silent client after this time, in ns.
 pub(super) const WATCH_NS: u64 = 30_000_000_000;
 /// For how long a client is fenced off, in ns: a week; and a deliberate bug, Ceph's default of an hour.
@@ -77,12 +79,51 @@ impl Image {
         (sector * REGIONS / self.backend.sectors()).min(REGIONS - 1)
     }
 
+    /// A session whose lock a host may break where that fences, and whether it may serve on. `by_word`: the
+    /// operator vouches that it does not.
+    pub(super) fn breakable(
+        &self,
+        host: usize,
+        now: Instant,
+        by_word: bool,
+    ) -> Option<(usize, bool)> {
+        let holder = self.lock.filter(|_| self.storage == Storage::Rbd)?;
+        let session = &self.sessions[holder];
+        let silent = session.silent_since.is_some_and(|at| now.since_ns(at) >= WATCH_NS);
+        let dead = session.over && session.host == host;
+        // A client that is fenced off has no watch.
+        let gone = silent || dead || by_word || session.fenced.is_some();
+        gone.then_some((holder, !dead))
+    }
+
+    /// Fences a session off.
+    pub(super) fn fence(&mut self, session: usize, now: Instant) {
+        let early = self.mutants.is(Mutant::FenceEndsEarly);
+        let until = now.plus_ns(if early { SHORT_FENCE_NS } else { FENCE_NS });
+        // Who knows of an earlier one that lasts still refuses it on.
+        let known = self.sessions[session].fenced.filter(|(_, until)| now < *until);
+        if known.is_none() {
+            self.map += 1;
+        }
+        let map = known.map_or(self.map, |(map, _)| map);
+        self.sessions[session].fenced = Some((map, until));
+        if !self.mutants.is(Mutant::FenceNotAwaited) {
+            self.learn(HEADER, self.map);
+        }
+    }
+
+    /// An operation of a session reaches the header: whether it finds its lock there.
+    pub(super) fn shows_lock(&mut self, session: usize, now: Instant) -> bool {
+        self.admits(session, HEADER, now) && self.lock == Some(session)
+    }
+
     /// Opens it for writing. `is_busy` says whether I/O of a session may still reach it. `None`: it is locked.
     /// Also says whether a lock was broken.
     pub(super) fn open(
         &mut self,
         host: usize,
         now: Instant,
+        by_word: bool,
         is_busy: impl Fn(usize) -> bool,
     ) -> Option<(usize, bool)> {
         let holder = self.lock.map(|holder| (holder, &self.sessions[holder]));
@@ -90,14 +131,7 @@ impl Image {
         match (self.storage, holder) {
             (_, None) | (Storage::Nbd, _) => {}
             (Storage::FarFile, Some((_, session))) if session.host != host => {}
-            (Storage::Rbd, Some((holder, session))) => {
-                let watched = session.silent_since.is_none_or(|at| now.since_ns(at) < WATCH_NS);
-                let own = session.over && session.host == host;
-                if watched && !own {
-                    return None;
-                }
-                broken = Some(holder);
-            }
+            (Storage::Rbd, Some(_)) => broken = Some(self.breakable(host, now, by_word)?),
             (Storage::File | Storage::FarFile, Some((holder, session))) => {
                 if !session.over || is_busy(holder) {
                     return None;
@@ -105,11 +139,7 @@ impl Image {
             }
         }
         let found = self.version;
-        if let Some(holder) = broken {
-            self.map += 1;
-            let early = self.mutants.is(Mutant::FenceEndsEarly);
-            let lasts = if early { SHORT_FENCE_NS } else { FENCE_NS };
-            self.sessions[holder].fenced = Some((self.map, now.plus_ns(lasts)));
+        if broken.is_some() {
             self.version += 1;
         }
         self.version += 1;
@@ -131,7 +161,7 @@ impl Image {
     /// A session lets go of it.
     pub(super) fn close(&mut self, session: usize) {
         self.sessions[session].over = true;
-        if self.lock == Some(session) {
+        if self.lock == Some(session) && !self.is_fenced(session) {
             self.lock = None;
             self.version += 1;
         }
@@ -173,7 +203,8 @@ impl Image {
 
     /// The same for the end of a volume, which is followed by the release of the lock.
     pub(super) fn take_proof(&mut self, session: usize) -> Option<ProofToken> {
-        if !self.proves {
+        // A client that is fenced off can't ask.
+        if !self.proves || self.is_fenced(session) {
             return None;
         }
         match self.storage {

@@ -143,10 +143,10 @@ impl World {
     /// A part of an I/O reaches the image.
     pub(super) fn land(&mut self, number: u64, units: Range<usize>) {
         let Some(flight) = self.flights.get(&number) else { return };
-        if flight.not_before > self.now.0 {
-            let later = flight.not_before - self.now.0;
-            self.enter(later, Item::Land(number, units.start, units.end));
-            return;
+        let cut_until = self.cut_until(flight.host).map_or(0, |until| until.0);
+        let later = flight.not_before.max(cut_until).saturating_sub(self.now.0);
+        if later > 0 {
+            return self.enter(later, Item::Land(number, units.start, units.end));
         }
         let mut flight = self.flights.remove(&number).expect("just seen");
         flight.ahead.retain(|part| *part != units);

@@ -5,6 +5,9 @@ use crate::hosts::world::{Item, Work, World};
 use crate::violation::Violation;
 use cinnabar_driver::ownership::{Attempt, Epoch, Event, PeerAnswer, Reply};
 
+/// Longest way of one that is late, in ns.
+const LATE_NS_MAX: u64 = 8_000_000_000;
+
 /// A message, of an attempt of this run of its asker.
 #[derive(Clone, Debug)]
 pub(super) struct Message {
@@ -42,7 +45,8 @@ impl World {
     }
 
     fn send_message(&mut self, to: usize, message: &Message) {
-        if self.faults_on && self.rng.chance(self.profile.lost) {
+        let cut = [0, 1].into_iter().any(|host| self.cut_until(host).is_some());
+        if cut || self.faults_on && self.rng.chance(self.profile.lost) {
             return self.happened(HostFault::MessageLost);
         }
         let copies = if self.faults_on && self.rng.chance(self.profile.doubled) { 2 } else { 1 };
@@ -50,7 +54,10 @@ impl World {
             self.happened(HostFault::MessageDoubled);
         }
         for _ in 0..copies {
-            let longest = if self.faults_on { self.profile.way_ns_max } else { 1_000_000 };
+            let mut longest = if self.faults_on { self.profile.way_ns_max } else { 1_000_000 };
+            if self.faults_on && self.profile.late > 0.0 && self.rng.chance(self.profile.late) {
+                longest = LATE_NS_MAX;
+            }
             self.soon(longest, Item::Message(to, message.clone()));
         }
     }

@@ -5,6 +5,8 @@
 //! ([`Ownership`](cinnabar_driver::Ownership)), the production life of a volume, and a record that outlives
 //! it. Between them lie one image, messages, guests and an operator. A seed draws all of it.
 
+mod aims;
+mod clocks;
 mod commands;
 mod disasters;
 mod ending;

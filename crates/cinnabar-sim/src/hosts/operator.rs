@@ -2,6 +2,7 @@
 //! goes wrong when.
 
 use crate::hosts::HostFault;
+use crate::hosts::aims;
 use crate::hosts::profile::Storage;
 use crate::hosts::requests::Wish;
 use crate::hosts::world::{Item, World};
@@ -44,7 +45,7 @@ impl World {
     }
 
     pub(super) fn works(&self, host: usize) -> bool {
-        self.hosts[host].up && !self.is_frozen(host)
+        self.hosts[host].up && !self.is_frozen(host) && self.cut_until(host).is_none()
     }
 
     /// The operator looks after the guest; something may go wrong.
@@ -59,17 +60,23 @@ impl World {
         }
         self.fate.acts -= 1;
         let host = self.rng.below(2) as usize;
-        match self.rng.below(12) {
-            0..=3 => self.begin_to_move(),
-            4 => self.take(host)?,
+        let act = match self.profile.favours {
+            [] => self.rng.below(12),
+            some if self.rng.chance(0.5) => self.rng.pick(some),
+            _ => self.rng.below(12),
+        };
+        match act {
+            aims::MOVE..=3 => self.begin_to_move(),
+            aims::TAKE => self.take(host)?,
             5 => self.read_early()?,
             6 | 7 if self.profile.freezes => self.freeze(host),
-            8 if self.profile.crashes && self.hosts[host].up => {
+            aims::CRASH if self.profile.crashes && self.hosts[host].up => {
                 let power = self.rng.chance(0.5);
                 self.crash(host, power);
             }
             9 if self.profile.outages => self.outage()?,
             10 if self.judge.zombies[host].is_some() => self.crash(host, false),
+            aims::CUT if self.profile.cuts => self.cut_off(host),
             _ => {}
         }
         Ok(())
@@ -79,7 +86,7 @@ impl World {
         let client = &self.clients[self.guest];
         let (host, run) = (client.host, client.run);
         let other = 1 - host;
-        if !self.hosts[host].up || self.hosts[host].run != run {
+        if !self.hosts[host].up || self.hosts[host].run != run || client.shut_out {
             self.fate.moving = None;
             let here = self.works(host) && (!self.works(other) || self.rng.chance(0.5));
             if here {
@@ -90,11 +97,14 @@ impl World {
             }
             return Ok(());
         }
-        if self.is_frozen(host) {
-            if self.works(other) && self.rng.chance(0.2) {
+        if !self.works(host) {
+            if self.works(other) && self.rng.chance(self.profile.fails_over) {
                 self.happened(HostFault::FailedOver);
                 self.fate.moving = None;
                 self.guest = self.begin_guest(other);
+                if self.profile.cuts && self.rng.chance(0.5) {
+                    return self.rule(other, Event::Force);
+                }
             }
             return Ok(());
         }
@@ -113,10 +123,12 @@ impl World {
 
     /// The other host does not answer, and the volume is wanted here.
     fn vouch(&mut self, host: usize) -> Result<(), Violation> {
-        if self.profile.storage == Storage::Rbd {
-            return Ok(());
-        }
         let other = 1 - host;
+        if self.profile.storage == Storage::Rbd {
+            // The lock fences, whether that is true or not.
+            let force = self.profile.cuts && self.rng.chance(0.3);
+            return if force { self.rule(host, Event::Force) } else { Ok(()) };
+        }
         if self.hosts[other].up && !self.profile.rash {
             if self.rng.chance(0.3) {
                 self.crash(other, true);

@@ -67,8 +67,25 @@ pub(super) struct Profile {
     pub(super) think_ns_max: u64,
     /// Share of requests that read.
     pub(super) reads: f64,
+    /// The first request of a guest is a write, as when it replays a journal.
+    pub(super) writes_first: bool,
+    /// So many times as many requests as others have.
+    pub(super) more: u64,
     /// Requests keep to so many blocks, so that they meet.
     pub(super) hot: u64,
+    /// Hosts are cut off; an owner that has just seen its lock, too.
+    pub(super) cuts: bool,
+    pub(super) cut_at_look: f64,
+    /// A host dies or freezes behind its record of the volume.
+    pub(super) dies_recorded: f64,
+    /// A daemon that has died is started again at once.
+    pub(super) dies_briefly: bool,
+    /// A guest is started elsewhere when its host can't be reached, at each look of the operator.
+    pub(super) fails_over: f64,
+    /// Of messages that take longer than any pause between two attempts.
+    pub(super) late: f64,
+    /// Half of what the operator and fate do is one of these, if there are any.
+    pub(super) favours: &'static [u64],
 }
 
 impl Profile {
@@ -108,6 +125,15 @@ impl Profile {
             reads: rng.pick(&[0.3, 0.5, 0.8]),
             hot: rng.within(4..1 + blocks),
             long_freeze: storage == Storage::Rbd && rng.chance(0.5),
+            writes_first: false,
+            more: 1,
+            cuts: false,
+            cut_at_look: 0.0,
+            dies_recorded: 0.1,
+            dies_briefly: false,
+            fails_over: 0.2,
+            late: 0.0,
+            favours: &[],
         }
     }
 }

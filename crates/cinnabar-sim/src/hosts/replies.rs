@@ -76,7 +76,9 @@ impl World {
                 if durable { self.fua_done(ticket) } else { Ok(()) }
             }
             (Asked::Write { ticket, .. }, _) => {
-                self.judge.oracle.write_ended(ticket, Outcome::Perhaps);
+                let waited = pending.op.is_some();
+                let outcome = if waited { Outcome::Refused } else { Outcome::Perhaps };
+                self.judge.oracle.write_ended(ticket, outcome);
                 Ok(())
             }
             // What a host that was replaced flushes is no promise to the other one's guest.

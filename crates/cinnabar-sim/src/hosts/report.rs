@@ -36,6 +36,14 @@ faults! {
     SentAgain,
     /// A write of it was refused by the image.
     Fenced,
+    /// A host was cut off from the image and the other host.
+    CutOff,
+    /// An owner's request has waited, for its lock was not seen within the lease.
+    LeaseOver,
+    /// An owner has found that its lock was broken.
+    LockLost,
+    /// A host that was to break a lock has waited for its owner's lease.
+    Outwaited,
     /// A daemon was killed, or a host lost power.
     Crash,
     /// Both hosts and the image's server lost power.

@@ -10,8 +10,12 @@ use std::ops::Range;
 pub(super) struct Client {
     pub(super) host: usize,
     pub(super) run: u64,
+    /// It has asked for something.
+    pub(super) begun: bool,
     /// It asks for nothing more.
     pub(super) stopped: bool,
+    /// Its host has lost the volume: it gets errors until it is started again.
+    pub(super) shut_out: bool,
     /// Requests that are not answered.
     pub(super) waits_for: u64,
 }

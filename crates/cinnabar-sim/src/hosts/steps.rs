@@ -64,7 +64,7 @@ impl World {
                 Ok(())
             }
             Action::Lock => {
-                self.hosts[host].claims = true;
+                (self.hosts[host].claims, self.hosts[host].waited_for) = (true, None);
                 self.step_in(host, Step::Locked);
                 Ok(())
             }
@@ -96,7 +96,8 @@ impl World {
     pub(super) fn stepped(&mut self, host: usize, step: Step) -> Result<(), Violation> {
         self.end_step(host, step)?;
         // What is recorded by then is not true yet.
-        let chance = if matches!(step, Step::Recorded(..)) { 0.1 } else { 0.03 };
+        let recorded = matches!(step, Step::Recorded(..));
+        let chance = if recorded { self.profile.dies_recorded } else { 0.03 };
         self.disturb_step(host, chance);
         Ok(())
     }
@@ -135,23 +136,40 @@ impl World {
 
     fn locked(&mut self, host: usize) -> Result<(), Violation> {
         let fails = self.faults_on && self.rng.chance(self.profile.open_errors);
-        let (now, flights) = (self.now, &self.flights);
+        let fails = fails || self.cut_until(host).is_some();
+        let (now, by_word) = (self.now, self.hosts[host].own.may_break());
+        if !fails && let Some((holder, may_live)) = self.image.breakable(host, now, by_word) {
+            self.fence(holder);
+            let wait_ns = may_live.then(|| self.outwait_ns(host, holder)).flatten();
+            if let Some(ns) = wait_ns {
+                self.happened(HostFault::Outwaited);
+                let run = self.hosts[host].run;
+                self.enter(ns, Item::At(host, run, Work::Step(Step::Locked)));
+                return Ok(());
+            }
+        }
+        let flights = &self.flights;
         let busy = |session| flights.values().any(|flight| flight.session == Some(session));
-        let opened = if fails { None } else { self.image.open(host, now, busy) };
+        let opened = if fails { None } else { self.image.open(host, now, by_word, busy) };
         let Some((session, broken)) = opened else {
             self.happened(HostFault::OpenFailed);
             return self.rule(host, Event::Locked(false));
         };
         self.note(|| format!("host {host} opens the image: session {session}, broke {broken}"));
-        if broken {
-            let map = self.image.map();
-            for region in 0..REGIONS {
-                self.soon(LEARN_NS_MAX, Item::Learn(region, map));
-            }
-        }
-        self.hosts[host].session = Some(session);
+        (self.hosts[host].session, self.hosts[host].looks) = (Some(session), false);
+        self.sees_lock(host);
         self.hosts[host].proof = self.image.proof(session);
         self.rule(host, Event::Locked(true))
+    }
+
+    /// A client is fenced off: parts of the image learn of that by and by.
+    fn fence(&mut self, session: usize) {
+        self.note(|| format!("session {session} is fenced off"));
+        self.image.fence(session, self.now);
+        let map = self.image.map();
+        for region in 0..REGIONS {
+            self.soon(LEARN_NS_MAX, Item::Learn(region, map));
+        }
     }
 
     fn recorded(&mut self, host: usize, record: Record, trust: Trust) -> Result<(), Violation> {
@@ -192,7 +210,8 @@ impl World {
             return Err(Violation::new(Kind::BadIo, what));
         }
         let alone = self.judge.zombies.iter().all(Option::is_none);
-        if self.hosts[host].holds && alone { self.check_durable() } else { Ok(()) }
+        let lost = self.hosts[host].own.is_lost();
+        if self.hosts[host].holds && alone && !lost { self.check_durable() } else { Ok(()) }
     }
 
     /// Nothing that was acknowledged can still be lost.

@@ -1,5 +1,6 @@
 //! The world of one run: two hosts, the image between them, guests, oracle, clock.
 
+use crate::hosts::clocks::Clock;
 use crate::hosts::commands::Control;
 use crate::hosts::host::Host;
 use crate::hosts::image::Image;
@@ -26,6 +27,8 @@ const PATIENCE_NS: u64 = 12_000_000_000_000;
 const STEPS_MAX: u64 = 2_000_000;
 /// Tells the random numbers of a run's events from those of its profile.
 const EVENTS: u64 = 0x2057_5000_0000;
+/// The same of what worlds lean towards, and of hosts' clocks.
+const AIMS: u64 = 0x2057_a000_0000;
 
 /// Something that will happen.
 #[derive(Clone, Debug)]
@@ -40,6 +43,10 @@ pub(super) enum Item {
     Look(RequestId),
     /// A part of the image learns of a map.
     Learn(u64, u64),
+    /// An owner's look at its lock reaches the image: of a session, and when it began by its host's clock.
+    LookAtLock(usize, u64),
+    /// A host that was cut off is reached again, if it runs still.
+    Rejoin(usize, u64),
     /// A daemon is started.
     Start(usize),
     /// The operator, or fate, does something.
@@ -63,6 +70,8 @@ pub(super) enum Work {
     Again,
     /// A standby's read has ended.
     Looked(RequestId, Vec<Stamp>),
+    /// A look at the lock has ended: of a session, when it began, and whether it has the lock.
+    SawLock(usize, u64, bool),
     /// A guest may make a request.
     Arrive(usize),
     /// It was frozen until now.
@@ -100,12 +109,14 @@ pub(super) struct World {
 
 impl World {
     pub(super) fn new(seed: u64, options: HostOptions, words: bool) -> Self {
-        let profile = Profile::draw(&mut Rng::new(mix(seed)), options.mutants);
+        let mut aims = Rng::new(mix(seed ^ AIMS));
+        let profile = Profile::draw(&mut Rng::new(mix(seed)), options.mutants).lean(&mut aims);
         let rng = Rng::new(mix(seed ^ EVENTS));
-        let hosts = [0, 1].map(|number| Host::new(number, &profile, &options));
+        let hosts = [0, 1].map(|one| Host::new(one, &profile, &options, Clock::draw(&mut aims)));
         let image = Image::new(&profile, options.mutants);
         let judge = Judge::new(image.backend.sectors());
         let fate = Fate::new(profile.acts);
+        let budget = options.requests * profile.more;
         Self {
             options,
             profile,
@@ -123,7 +134,7 @@ impl World {
             guest: 0,
             fate,
             version: 0,
-            budget: options.requests,
+            budget,
             faults_on: true,
             count: HostReport::default(),
             lines: words.then(VecDeque::new),
@@ -250,6 +261,14 @@ impl World {
                 self.look(request);
                 Ok(())
             }
+            Item::LookAtLock(session, began) => {
+                self.look_at_lock(session, began);
+                Ok(())
+            }
+            Item::Rejoin(host, run) => {
+                self.rejoin(host, run);
+                Ok(())
+            }
             Item::Learn(region, map) => {
                 self.image.learn(region, map);
                 Ok(())
@@ -271,6 +290,7 @@ impl World {
             Work::GiveUp(attempt) => self.give_up(host, attempt),
             Work::Again => self.again(host),
             Work::Looked(request, values) => self.done(request, Ok(Some(values))),
+            Work::SawLock(session, began, held) => self.saw_lock(host, session, began, held),
             Work::Arrive(client) => self.arrive(client),
             Work::Thaw => Ok(()),
         }
