@@ -401,7 +401,7 @@ fn begin_late_log(pair: &mut Pair) -> OwnedFd {
 }
 
 fn send_late_log(link: &Link, log: &OwnedFd) {
-    let bytes = fstat(log).expect("its size").st_size as u64;
+    let bytes = fstat(log).expect("its size").st_size.cast_unsigned();
     link.send(&message(6, 8, &numbers(&[bytes, 0])), &[log.as_fd()]);
 }
 
@@ -446,7 +446,9 @@ fn logs_of_all_guests_are_marked_in_turns_together() {
         host = back;
         guests.push((log, link, (memory, rings)));
     }
-    guests.iter().for_each(|(log, link, _)| send_late_log(link, log));
+    for (log, link, _) in &guests {
+        send_late_log(link, log);
+    }
     let marked = || guests.iter().map(|(log, ..)| pieces_marked(log)).sum::<i64>();
     let mut before = marked();
     while marked() < 3 * 512 {
