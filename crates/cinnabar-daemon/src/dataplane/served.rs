@@ -238,7 +238,9 @@ impl DataPlane {
                 (served, hands.guests.ram_bytes())
             });
             let Some((served, ram)) = said else {
-                places.into_iter().for_each(|at| all[at].silent = worker.silence());
+                for at in places {
+                    all[at].silent = worker.silence();
+                }
                 continue;
             };
             ram_bytes += ram;
