@@ -37,3 +37,18 @@ impl Warnings {
         self.count <= WARNINGS_PER_SECOND
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn clients_write_twenty_lines_a_second_whatever_they_do() {
+        let mut warnings = Warnings::new("NBD");
+        for second in 1..5 {
+            let at = |ms: u64| Instant(second * SECOND_NS + ms * (SECOND_NS / 1000));
+            let told = (0..999).filter(|ms| warnings.allow(at(*ms))).count();
+            assert_eq!(told, WARNINGS_PER_SECOND as usize, "in second {second}");
+        }
+    }
+}

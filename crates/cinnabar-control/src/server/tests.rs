@@ -67,6 +67,21 @@ async fn a_client_that_takes_nothing_of_an_answer_is_let_go_after_half_a_minute(
     assert!(some.len() < ANSWER_BYTES, "the rest is not sent any more");
 }
 
+#[tokio::test(start_paused = true)]
+async fn a_request_that_does_not_come_keeps_its_place_for_ten_seconds() {
+    let head = "POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 9\r\n";
+    for (sent, comes_after) in [("", 0), (head, 0), (head, 8), (&format!("{head}\r\nhalf"), 0)] {
+        let site = site();
+        let mut client = connected(&site, Peer::Account(1));
+        let begun = tokio::time::Instant::now();
+        tokio::time::sleep(Duration::from_secs(comes_after)).await;
+        client.write_all(sent.as_bytes()).await.expect("it takes what comes");
+        let _ = client.read_to_end(&mut Vec::new()).await;
+        let passed = begun.elapsed();
+        assert!(passed <= READ_WAIT_MAX + Duration::from_secs(1), "{passed:?} after {sent:?}");
+    }
+}
+
 /// Each read is progress. A socket of TCP can be written to only after many of them: one such pause of a steady
 /// client was its end.
 #[tokio::test(start_paused = true)]

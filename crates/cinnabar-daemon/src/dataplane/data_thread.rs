@@ -233,6 +233,18 @@ impl DataThread {
         answer
     }
 
+    /// The same, and waits for the answer until then at most.
+    pub(super) fn ask_until<T: Send + 'static>(
+        &self,
+        shard: u32,
+        until: std::time::Instant,
+        question: impl FnOnce(&Engine<Memory>) -> T + Send + 'static,
+    ) -> Option<T> {
+        let answer = self.pool.ask_later(shard, |shard| question(&shard.engine));
+        self.see_to(shard);
+        answer.recv_timeout(until.saturating_duration_since(std::time::Instant::now())).ok()
+    }
+
     /// Asks a shard something, unless another thread runs it at the moment.
     pub(super) fn try_ask<T>(
         &self,

@@ -165,7 +165,7 @@ impl DataPlane {
     pub(super) fn look_at_forced(&mut self, now: Instant) {
         let is_due = |one: &Removal| one.due.is_some_and(|due| due <= now);
         if self.forced.removals.iter().any(is_due) {
-            let oldest = self.shard_set.oldest(&self.data_thread);
+            let oldest = self.shard_set.oldest(&self.data_thread, None);
             for at in (0..self.forced.removals.len()).rev() {
                 let mut one = self.forced.removals[at];
                 if !is_due(&one) {

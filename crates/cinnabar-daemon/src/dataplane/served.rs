@@ -30,12 +30,15 @@ pub(super) struct Served {
     pub(super) guest_waited: u64,
     /// `None`: the first thread has them.
     pub(super) latencies: Option<Latencies>,
+    /// That its thread does not answer: nothing else is known then.
+    pub(super) silent: Option<String>,
 }
 
 impl Front {
     fn served(&self, export: ExportId) -> Served {
         let (connections, refused) = (self.connections(export), self.refused(export));
-        Served { connections, refused, guest_waited: self.limits.waited(export), latencies: None }
+        let (guest_waited, latencies, silent) = (self.limits.waited(export), None, None);
+        Served { connections, refused, guest_waited, latencies, silent }
     }
 }
 
@@ -216,8 +219,8 @@ impl DataPlane {
     }
 
     /// What the front ends of all volumes say, in the order of `keys`, and the memory of other
-    /// threads' tables.
-    pub(super) fn served(&self, keys: &[usize]) -> (Vec<Served>, u64) {
+    /// threads' tables. Nothing is known of those of a thread that does not answer until then.
+    pub(super) fn served(&self, keys: &[usize], until: std::time::Instant) -> (Vec<Served>, u64) {
         let own = |key: &usize| self.front.served(export_of(*key));
         let mut all: Vec<Served> = keys.iter().map(own).collect();
         let mut ram_bytes = 0;
@@ -225,7 +228,8 @@ impl DataPlane {
             let its = |(_, key): &(usize, &usize)| self.volumes[**key].thread == thread;
             let its: Vec<(usize, usize)> =
                 keys.iter().enumerate().filter(its).map(|(at, key)| (at, *key)).collect();
-            let (served, ram) = worker.call(move |hands| {
+            let places: Vec<usize> = its.iter().map(|(at, _)| *at).collect();
+            let said = worker.ask_until(until, move |hands| {
                 let one = |(at, key): (usize, usize)| {
                     let latencies = Some(hands.guests.latencies(key));
                     (at, Served { latencies, ..hands.front.served(export_of(key)) })
@@ -233,6 +237,12 @@ impl DataPlane {
                 let served: Vec<_> = its.into_iter().map(one).collect();
                 (served, hands.guests.ram_bytes())
             });
+            let Some((served, ram)) = said else {
+                for at in places {
+                    all[at].silent = worker.silence();
+                }
+                continue;
+            };
             ram_bytes += ram;
             for (at, served) in served {
                 all[at] = served;

@@ -6,6 +6,7 @@
 
 use super::clock::after;
 use super::plane::DataPlane;
+use super::status::beside;
 use cinnabar_config::messages::State;
 use cinnabar_driver::Silence;
 use cinnabar_engine::units::Instant;
@@ -64,11 +65,9 @@ impl StateFolder {
     }
 
     /// The state of the cache, with why volumes can't be written, if some can't.
-    pub(super) fn beside(&self, (state, reason): (State, String)) -> (State, String) {
-        let Some(why) = &self.trouble else { return (state, reason) };
-        let trouble = format!("volumes can't be written without a new generation: {why}");
-        let reason = if reason.is_empty() { trouble } else { format!("{reason}; {trouble}") };
-        (State::Degraded, reason)
+    pub(super) fn beside(&self, state: (State, String)) -> (State, String) {
+        let told = |why| format!("volumes can't be written without a new generation: {why}");
+        beside(state, self.trouble.as_ref().map(told))
     }
 }
 

@@ -8,7 +8,8 @@ use super::volume::{Recorders, Volume};
 use cinnabar_backend::Memory;
 use cinnabar_backend::hybrid::HybridStatus;
 use cinnabar_config::messages::{
-    CacheStatus, DataStatus, HybridVolumeStatus, ModeCause, State, VolumeStatus,
+    CacheStatus, DataStatus, HybridVolumeStatus, ModeCause, State, VolumeConfig, VolumeStatus,
+    Waiting,
 };
 use cinnabar_config::status::latency::Latencies;
 use cinnabar_engine::counters::{CacheCounters, VolumeCounters};
@@ -16,20 +17,38 @@ use cinnabar_engine::health::Health;
 use cinnabar_engine::volume::Warmth;
 use std::time::Duration;
 
+/// Longest wait for what other data threads say; an operator gets what is known by then.
+const THREADS_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// A state, and trouble beside it if there is some.
+pub(super) fn beside((state, reason): (State, String), trouble: Option<String>) -> (State, String) {
+    let Some(trouble) = trouble else { return (state, reason) };
+    let reason = if reason.is_empty() { trouble } else { format!("{reason}; {trouble}") };
+    (State::Degraded, reason)
+}
+
 impl DataPlane {
     pub(super) fn status(&self) -> DataStatus {
         let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
-        let counters = self.shard_set.latest(&self.data_thread, &ids);
+        let mut until = std::time::Instant::now() + THREADS_WAIT_MAX;
+        let (fronts, front_ram_bytes) = self.served(&self.order, until);
+        let oldest = self.shard_set.oldest(&self.data_thread, Some(until));
+        let io_totals = self.shard_set.io_totals(&self.data_thread, until);
+        let silent = self.shard_set.silent();
+        if silent.is_some() {
+            // It may have a shard.
+            until = std::time::Instant::now();
+        }
+        let counters = self.shard_set.latest(&self.data_thread, &ids, until);
         let now = self.data_thread.clock.now();
         let attached: u64 = counters.volumes.iter().map(|own| own.cached_blocks).sum();
         let (state, reason) = if self.stop.is_some() {
             (State::Stopping, "the daemon is stopping".to_owned())
         } else {
             let of_cache = self.cache_state(now, counters.health, &counters.cache);
-            self.state_folder.beside(of_cache)
+            beside(self.state_folder.beside(of_cache), silent)
         };
         let passed_by = matches!(counters.health, Health::PassThrough(_));
-        let (fronts, front_ram_bytes) = self.served(&self.order);
         let cache = CacheStatus {
             device: self.cache.path.clone(),
             health: counters.health,
@@ -51,9 +70,8 @@ impl DataPlane {
             ram: counters.ram,
             edge_ram_bytes: self.edge_ram_bytes() + front_ram_bytes,
             write_log: self.write_log_status(now),
-            io_totals: self.shard_set.io_totals(&self.data_thread),
+            io_totals,
         };
-        let oldest = self.shard_set.oldest(&self.data_thread);
         let age = |key: usize| {
             let since = oldest.get(key).copied().flatten()?;
             Some(Duration::from_nanos(now.since_ns(since)))
@@ -61,28 +79,8 @@ impl DataPlane {
         let each = self.order.iter().zip(counters.volumes).zip(&fronts);
         let served = each
             .map(|((key, own), front)| self.volume_status(*key, &own, front, passed_by, age(*key)));
-        let absent = self.absents.all(now).map(|(config, reason, waiting)| VolumeStatus {
-            config: config.clone(),
-            mode_by_operator: false,
-            mode_cause: ModeCause::Opened,
-            state: State::Waiting,
-            reason: self.reason_of_absent(&config.name, reason),
-            waiting: Some(waiting),
-            size_bytes: 0,
-            connections: 0,
-            guest_waited: 0,
-            overdue_now: 0,
-            oldest: None,
-            backend_size_bytes: 0,
-            warmth: Warmth::New,
-            counters: VolumeCounters::default(),
-            read_hits_log: 0,
-            latencies: Latencies::default(),
-            write_back: None,
-            qos: None,
-            parent: None,
-            migration: None,
-            hybrid: None,
+        let absent = self.absents.all(now).map(|(config, reason, waiting)| {
+            absent_status(config, self.reason_of_absent(&config.name, reason), waiting)
         });
         let volumes = served.chain(absent).collect();
         DataStatus { cache, volumes, qos_groups: self.groups.status() }
@@ -113,6 +111,7 @@ impl DataPlane {
             (State::Serving, _) if let Some(trouble) = trouble => (State::Degraded, trouble),
             found => found,
         };
+        let (state, reason) = beside((state, reason), front.silent.clone());
         let cached_blocks = if passed_by { 0 } else { own.cached_blocks };
         // Most are refused by the servers, and never come to an engine.
         let refused = own.refused + front.refused;
@@ -156,6 +155,33 @@ impl DataPlane {
         let tables = tables + self.recordings.ram_bytes();
         let tables = tables as u64 + self.clones_ram_bytes();
         Memory::kept_bytes() + self.data_thread.io_table.ram_bytes() + tables
+    }
+}
+
+/// Of a volume that waits.
+fn absent_status(config: &VolumeConfig, reason: String, waiting: Waiting) -> VolumeStatus {
+    VolumeStatus {
+        config: config.clone(),
+        mode_by_operator: false,
+        mode_cause: ModeCause::Opened,
+        state: State::Waiting,
+        reason,
+        waiting: Some(waiting),
+        size_bytes: 0,
+        connections: 0,
+        guest_waited: 0,
+        overdue_now: 0,
+        oldest: None,
+        backend_size_bytes: 0,
+        warmth: Warmth::New,
+        counters: VolumeCounters::default(),
+        read_hits_log: 0,
+        latencies: Latencies::default(),
+        write_back: None,
+        qos: None,
+        parent: None,
+        migration: None,
+        hybrid: None,
     }
 }
 

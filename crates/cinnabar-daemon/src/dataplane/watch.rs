@@ -46,7 +46,10 @@ impl DataPlane {
     }
 
     fn look_at_disks(&mut self, now: Instant) {
-        let counters = self.shard_set.counters(&self.data_thread, &[]).cache;
+        // What shards have said last will do: a thread that has one may not turn.
+        let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
+        let until = std::time::Instant::now();
+        let counters = self.shard_set.latest(&self.data_thread, &ids, until).cache;
         if self.cache.faults.note(now, &counters)
             && let Some(reason) = self.cache.faults.of_late(now, &counters)
         {

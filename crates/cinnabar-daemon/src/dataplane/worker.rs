@@ -18,7 +18,8 @@ use cinnabar_config::messages::{IoMode, StartError, StartErrorKind, Subject};
 use cinnabar_engine::units::{ByteSpan, Instant};
 use cinnabar_frontend::Ready;
 use std::cell::RefCell;
-use std::sync::mpsc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, mpsc};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -68,6 +69,8 @@ pub(super) struct Worker {
     pub(super) mail: Inbox<ThreadMessage>,
     thread: Option<JoinHandle<()>>,
     ended: mpsc::Receiver<()>,
+    /// An answer that is not waited for without end.
+    owes: Arc<AtomicBool>,
 }
 
 impl Worker {
@@ -104,7 +107,7 @@ impl Worker {
         let thread = thread.map_err(|error| super::no_thread(&error.to_string()))?;
         let (inbox, mail) =
             starting.recv().map_err(|_| super::no_thread("it ended unexpectedly"))??;
-        Ok(Self { name, inbox, mail, thread: Some(thread), ended })
+        Ok(Self { name, inbox, mail, thread: Some(thread), ended, owes: Arc::default() })
     }
 
     /// Has something done between two turns.
@@ -137,6 +140,30 @@ impl Worker {
         let (done, result) = mpsc::sync_channel(1);
         self.inbox.push(Order::Call(Box::new(move |hands| drop(done.send(work(hands))))));
         result.recv().expect("a worker ends last")
+    }
+
+    /// The same for a question that does without an answer: none is waited for after `until`, and one that was
+    /// asked so before and has not been answered is not asked again.
+    pub(super) fn ask_until<T: Send + 'static>(
+        &self,
+        until: std::time::Instant,
+        question: impl FnOnce(&mut WorkerState) -> T + Send + 'static,
+    ) -> Option<T> {
+        if self.owes.swap(true, Relaxed) {
+            return None;
+        }
+        let owes = Arc::clone(&self.owes);
+        let (done, answer) = mpsc::sync_channel(1);
+        self.order(move |hands| {
+            owes.store(false, Relaxed);
+            drop(done.send(question(hands)));
+        });
+        answer.recv_timeout(until.saturating_duration_since(std::time::Instant::now())).ok()
+    }
+
+    /// That such a question is not answered.
+    pub(super) fn silence(&self) -> Option<String> {
+        self.owes.load(Relaxed).then(|| format!("data thread {} does not answer", self.name))
     }
 
     /// Ends the thread; false if it hangs.

@@ -15,6 +15,10 @@ pub enum Mutant {
     TurnByConnection,
     /// A block status counts as any other request.
     BlockStatusCheap,
+    /// One that ends while descriptors have run out keeps its place at its export.
+    PlaceKept,
+    /// A listener that was out of descriptors does not look for those that came meanwhile.
+    ListenerForgotten,
 }
 
 impl Mutant {
@@ -26,6 +30,8 @@ impl Mutant {
         Self::NewestEnded,
         Self::TurnByConnection,
         Self::BlockStatusCheap,
+        Self::PlaceKept,
+        Self::ListenerForgotten,
     ];
 }
 

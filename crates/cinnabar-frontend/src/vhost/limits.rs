@@ -23,7 +23,7 @@ pub struct Limits {
     /// When a ring is stopped, its requests must be done within this time, in nanoseconds. QEMU
     /// stands still meanwhile.
     pub stop_ns_max: u64,
-    /// Requests of one connection under way.
+    /// Requests of one export under way; beyond that each connection may have one.
     pub connection_requests_max: u32,
     /// Bytes of their private buffers; reads into guest memory don't count.
     pub connection_bytes_max: u64,

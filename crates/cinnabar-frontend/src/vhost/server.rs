@@ -426,6 +426,9 @@ impl<M: RawMemory> Server<M> {
         let Some(connection) = self.connections.get(key) else { return };
         let Some(served) = self.exports.get(&connection.export) else { return };
         let past = self.past_load(served);
+        let others = served.connections.iter().filter(|other| **other != key);
+        let others =
+            others.filter_map(|other| Some(self.connections.get(*other)?.load.requests)).sum();
         self.released |= self.starved.pass_over(self.now);
         let rank = self.starved.rank((key, index));
         let Some(connection) = self.connections.get_mut(key) else { return };
@@ -436,6 +439,7 @@ impl<M: RawMemory> Server<M> {
             bounds: &self.bounds,
             total: &mut self.load,
             past,
+            others,
             rank,
             slots: &mut self.slots,
             stats: &mut self.stats,

@@ -16,6 +16,7 @@ mod pressure;
 mod properties;
 mod running;
 mod sample;
+mod scarce;
 mod tenants;
 mod terminator;
 mod tls;

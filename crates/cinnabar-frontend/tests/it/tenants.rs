@@ -5,6 +5,7 @@ use crate::client::{Client, meta_data, option, request};
 use crate::host::Host;
 use crate::running::{Running, held, memory};
 use crate::sample::export;
+use crate::scarce;
 use cinnabar_frontend::nbd::limits::SECOND_NS;
 use cinnabar_frontend::nbd::mutant::{Mutant, Mutants};
 use cinnabar_frontend::nbd::proto::{command as cmd, option as opt};
@@ -29,7 +30,10 @@ const FOUND_BY: &[(Mutant, Scenario)] = &[
 fn each_deliberate_bug_is_found_and_only_the_bug_is() {
     let mut failures = Vec::new();
     for mutant in Mutant::ALL {
-        let (_, scenario) = FOUND_BY.iter().find(|(of, _)| of == mutant).expect("it has one");
+        let Some((_, scenario)) = FOUND_BY.iter().find(|(of, _)| of == mutant) else {
+            assert!(scarce::BUGS.contains(mutant), "nothing finds {mutant:?}");
+            continue;
+        };
         if let Err(wrong) = scenario(Mutants::NONE) {
             failures.push(format!("without {mutant:?}: {wrong}"));
         }

@@ -1,16 +1,17 @@
 //! The log of dirty pages: which writes are marked, when, and which logs are refused.
 
+use crate::vhost_bounds::sparse;
 use crate::vhost_guest::{
-    EVENT_INDEX, FEATURES, HALF, LOG_ALL, LOG_BYTES, PROTOCOL, SECOND, USER, log_file, message,
-    numbers, region,
+    EVENT_INDEX, FEATURES, HALF, LOG_ALL, LOG_BYTES, Link, Memory, PROTOCOL, SECOND, USER,
+    log_file, message, numbers, region,
 };
 use crate::vhost_host::{Host, export};
 use crate::vhost_pair::{DATA, HEADER, Pair, kind};
 use cinnabar_engine::seam::{Failure, IoError};
-use cinnabar_frontend::vhost::{DisconnectReason, Limits};
+use cinnabar_frontend::vhost::{DisconnectReason, Export, ExportId, Limits, SocketSpec};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::fd::OwnedFd;
-use rustix::fs::ftruncate;
+use rustix::fs::{fstat, ftruncate};
 use std::os::fd::AsFd;
 
 /// Pages of the used ring, and of the status bytes.
@@ -382,5 +383,83 @@ fn a_front_end_that_logs_from_the_start_may_say_so_in_any_order() {
         take(&log);
         pair.request(kind::READ, 0, &[(SECOND, 4096, true)]);
         assert_eq!(take(&log), [USED, STATUSES, SECOND >> 12]);
+    }
+}
+
+/// A guest whose log comes late, with something in each of 512 pieces of its memory.
+fn begin_late_log(pair: &mut Pair) -> OwnedFd {
+    pair.features |= LOG_ALL;
+    pair.tell(16, &numbers(&[PROTOCOL]), &[]);
+    pair.set_up(|_| 0);
+    let memory = sparse(64 << 30);
+    for window in 0..512 {
+        rustix::io::pwrite(&memory, &[1], window * (128 << 20)).expect("room");
+    }
+    let region = [numbers(&[0]), numbers(&[1 << 40, 64 << 30, 1 << 50, 0])].concat();
+    pair.ack(37, &region, &[memory.as_fd()]);
+    sparse(((1_u64 << 40) + (64 << 30)) / 4096 / 8)
+}
+
+fn send_late_log(link: &Link, log: &OwnedFd) {
+    let bytes = fstat(log).expect("its size").st_size.cast_unsigned();
+    link.send(&message(6, 8, &numbers(&[bytes, 0])), &[log.as_fd()]);
+}
+
+/// Pieces that are marked: each has a page of the log.
+fn pieces_marked(log: &OwnedFd) -> i64 {
+    fstat(log).expect("its size").st_blocks / 8
+}
+
+/// Marking 480 MiB of log took a second, in which no other guest was served.
+#[test]
+fn a_log_that_comes_late_is_marked_in_turns() {
+    let mut pair = Pair::strangers(Host::serving(Limits::default(), export()), 1);
+    let log = begin_late_log(&mut pair);
+    send_late_log(&pair.link, &log);
+    let mut turns = 0;
+    while pieces_marked(&log) < 512 {
+        pair.host.turn(0);
+        turns += 1;
+        assert!(turns < 100);
+    }
+    assert!(turns >= 2, "all in one turn");
+    pair.host.settle();
+    let answer = pair.link.receive().map(|answer| (answer.0, answer.1));
+    assert_eq!(answer, Some((6, numbers(&[0]))));
+}
+
+/// Each guest of a data thread has some of the turn, all of them together no more than one alone.
+#[test]
+fn logs_of_all_guests_are_marked_in_turns_together() {
+    let mut host = Host::serving(Limits::default(), export());
+    let mut guests = Vec::new();
+    for id in 1..=3 {
+        if id > 1 {
+            let export = Export { id: ExportId(id), name: format!("vm{id}"), ..export() };
+            let path = host.socket().with_extension(format!("{id}"));
+            host.server.add(export, SocketSpec { path, mode: None, group: None }).expect("valid");
+        }
+        let link = host.connect(ExportId(id));
+        let mut pair = Pair::around(host, Memory::new(), link);
+        let log = begin_late_log(&mut pair);
+        let (back, memory, link, rings) = pair.apart();
+        host = back;
+        guests.push((log, link, (memory, rings)));
+    }
+    for (log, link, _) in &guests {
+        send_late_log(link, log);
+    }
+    let marked = || guests.iter().map(|(log, ..)| pieces_marked(log)).sum::<i64>();
+    let mut before = marked();
+    while marked() < 3 * 512 {
+        host.turn(0);
+        let now = marked();
+        assert!((1..=256).contains(&(now - before)), "{} in a turn", now - before);
+        before = now;
+    }
+    host.settle();
+    for (_, link, _) in &guests {
+        let answer = link.receive().map(|answer| (answer.0, answer.1));
+        assert_eq!(answer, Some((6, numbers(&[0]))));
     }
 }

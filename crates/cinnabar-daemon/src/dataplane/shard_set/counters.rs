@@ -1,6 +1,7 @@
 //! What the engines say of themselves, put together.
 
 use super::super::data_thread::DataThread;
+use super::super::worker::{Worker, WorkerState};
 use super::ShardSet;
 use cinnabar_backend::Memory;
 use cinnabar_engine::Engine;
@@ -8,6 +9,7 @@ use cinnabar_engine::counters::{CacheCounters, RamBytes, VolumeCounters};
 use cinnabar_engine::health::Health;
 use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_policy::planning::Totals;
+use std::time::Instant as StdInstant;
 
 /// All counters.
 pub(in super::super) struct Counters {
@@ -54,11 +56,20 @@ impl Default for OfShard {
 }
 
 impl ShardSet {
-    /// When the oldest backend I/O under way of each volume began, by the plane's keys.
-    pub(in super::super) fn oldest(&self, data_thread: &DataThread) -> Vec<Option<Instant>> {
+    /// When the oldest backend I/O under way of each volume began, by the plane's keys. `until`: threads that do not
+    /// answer by then are left out.
+    pub(in super::super) fn oldest(
+        &self,
+        data_thread: &DataThread,
+        until: Option<StdInstant>,
+    ) -> Vec<Option<Instant>> {
         let mut oldest = data_thread.io_table.oldest();
+        let question = |hands: &mut WorkerState| hands.data_thread.io_table.oldest();
         for worker in &self.workers {
-            let others = worker.call(|hands| hands.data_thread.io_table.oldest());
+            let others = match until {
+                Some(until) => worker.ask_until(until, question).unwrap_or_default(),
+                None => worker.call(question),
+            };
             oldest.resize(oldest.len().max(others.len()), None);
             for (first, other) in oldest.iter_mut().zip(others) {
                 *first = (*first).into_iter().chain(other).min();
@@ -67,13 +78,24 @@ impl ShardSet {
         oldest
     }
 
-    /// How long engines' reads and writes took, by all threads.
-    pub(in super::super) fn io_totals(&self, data_thread: &DataThread) -> Totals {
+    /// How long engines' reads and writes took, by all threads that answer until then.
+    pub(in super::super) fn io_totals(
+        &self,
+        data_thread: &DataThread,
+        until: StdInstant,
+    ) -> Totals {
         let mut totals = data_thread.io_table.totals;
         for worker in &self.workers {
-            totals += worker.call(|hands| hands.data_thread.io_table.totals);
+            let others = worker.ask_until(until, |hands| hands.data_thread.io_table.totals);
+            totals += others.unwrap_or_default();
         }
         totals
+    }
+
+    /// Which threads have not answered what they were asked for a status.
+    pub(in super::super) fn silent(&self) -> Option<String> {
+        let silent: Vec<String> = self.workers.iter().filter_map(Worker::silence).collect();
+        (!silent.is_empty()).then(|| silent.join("; "))
     }
 
     /// Requests of a volume that were answered as late and are still under way.
@@ -95,24 +117,25 @@ impl ShardSet {
         data_thread: &DataThread,
         volumes: &[Option<VolumeId>],
     ) -> Counters {
-        self.ask_all(data_thread, volumes, true)
+        self.ask_all(data_thread, volumes, None)
     }
 
-    /// The same, but what a shard that is being loaded has said last will do: it is seldom free, and
-    /// waiting for it holds up what this thread loads.
+    /// The same, but what a shard has said last will do if it does not answer until then, and if it is being
+    /// loaded: it is seldom free, and waiting for it holds up what this thread loads.
     pub(in super::super) fn latest(
         &self,
         data_thread: &DataThread,
         volumes: &[Option<VolumeId>],
+        until: StdInstant,
     ) -> Counters {
-        self.ask_all(data_thread, volumes, false)
+        self.ask_all(data_thread, volumes, Some(until))
     }
 
     fn ask_all(
         &self,
         data_thread: &DataThread,
         volumes: &[Option<VolumeId>],
-        exact: bool,
+        until: Option<StdInstant>,
     ) -> Counters {
         let inner: Vec<Vec<Option<VolumeId>>> = (0..self.shards())
             .map(|shard| {
@@ -124,16 +147,19 @@ impl ShardSet {
         last.resize_with(self.shards() as usize, OfShard::default);
         for (shard, last) in (0..).zip(last.iter_mut()) {
             let known = self.health[shard as usize].health();
-            let names = &inner[shard as usize];
-            if exact || !matches!(known, Health::Loading { .. }) {
-                let names = names.clone();
-                *last = data_thread.ask_one(shard, move |engine| OfShard::of(engine, &names));
-            } else if let Some(answer) =
-                data_thread.try_ask(shard, |engine| OfShard::of(engine, names))
-            {
-                *last = answer;
-            } else {
-                last.health = known;
+            let names = inner[shard as usize].clone();
+            let question = move |engine: &Engine<Memory>| OfShard::of(engine, &names);
+            let is_loading = matches!(known, Health::Loading { .. });
+            let answer = match until {
+                None => Some(data_thread.ask_one(shard, question)),
+                Some(until) if is_loading || until <= StdInstant::now() => {
+                    data_thread.try_ask(shard, question)
+                }
+                Some(until) => data_thread.ask_until(shard, until, question),
+            };
+            match answer {
+                Some(answer) => *last = answer,
+                None => last.health = known,
             }
         }
         let of_volume = |at: usize| {

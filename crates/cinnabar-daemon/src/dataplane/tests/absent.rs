@@ -1,6 +1,7 @@
 //! Back ends that are not there: others are served, and the volume is as soon as it can be.
 
 use super::rig::{MIB, Rig, SIZE, both, pattern};
+use super::write_back::SLOW;
 use cinnabar_backend::disk::{Disk, OpenOptions};
 use cinnabar_config::messages::{
     CommandErrorKind, DataStatus, IoMode, Message, NewCache, State, VolumeStatus,
@@ -171,4 +172,46 @@ fn a_cache_is_replaced_while_a_volume_waits() {
         assert!(client.read(0, 4096) == Ok(pattern(0, 4096)));
     }
     assert!(rig.stop().clean);
+}
+
+/// What a volume that waits has in the write log stays there. Others' writes find no room for all of theirs, go at the
+/// pace of their back ends, and none is lost.
+#[test]
+fn a_log_that_a_waiting_volume_has_filled_stops_nobodys_writes() {
+    const LEN: u64 = 256 << 10;
+    let mut rig = Rig::write_back(IoMode::Auto, &["vm1", "vm2"]);
+    rig.config.cache.write_log.as_mut().expect("it is set").drain_on_stop = false;
+    rig.config.volumes[0].backend.insert_str(0, SLOW);
+    rig.start();
+    let write = |client: &mut super::client::Client, number: u64| {
+        let data = vec![(number % 251) as u8; LEN as usize];
+        assert_eq!(client.write(number * LEN % SIZE, &data, false), Ok(()), "{number}");
+    };
+    let mut client = rig.client("vm1");
+    (0..72).for_each(|number| write(&mut client, number));
+    client.leave();
+    rig.stop();
+    std::fs::rename(rig.path("vm1.raw"), rig.path("away")).expect("it goes");
+    rig.start();
+    let log = |rig: &Rig| rig.status().cache.write_log.expect("it has one");
+    let (before, room) = (log(&rig).used_bytes, log(&rig).size_bytes);
+    assert_eq!(volume(&rig.status(), "vm1").state, State::Waiting);
+    assert!(before > room / 3, "{before} of {room} bytes");
+    let mut client = rig.client("vm2");
+    // Twice as much as there is room for.
+    let count = 2 * room / LEN;
+    (0..count).for_each(|number| write(&mut client, number));
+    assert!(log(&rig).used_bytes >= before, "it stays");
+    assert_eq!(volume(&rig.status(), "vm1").state, State::Waiting);
+    std::fs::rename(rig.path("away"), rig.path("vm1.raw")).expect("it comes back");
+    once_served(&rig, "vm1");
+    for (name, count) in [("vm1", 72), ("vm2", count)] {
+        let mut client = rig.client(name);
+        for number in count - SIZE / LEN..count {
+            let data = vec![(number % 251) as u8; LEN as usize];
+            assert!(client.read(number * LEN % SIZE, LEN as u32) == Ok(data), "{name}, {number}");
+        }
+        client.leave();
+    }
+    rig.stop();
 }

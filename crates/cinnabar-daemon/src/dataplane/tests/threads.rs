@@ -1,7 +1,7 @@
 //! Volumes that different data threads serve: what must not depend on which one it is.
 
 use super::client::Client;
-use super::rig::{MIB, Rig, SIZE, on_threads, pattern};
+use super::rig::{MIB, Rig, SIZE, in_way, on_threads, pattern};
 use crate::dataplane::data_thread::ThreadEvent;
 use crate::dataplane::front::Side;
 use crate::dataplane::guests::Forwarded;
@@ -403,5 +403,47 @@ fn what_guests_asked_for_outlives_engines_that_could_not_open() {
     assert_eq!(plane.heard_early.iter().filter(of_guests).count(), 1);
     let of_engine = |heard: &WorkerEvent| matches!(heard, WorkerEvent::DataThread(..));
     assert!(!plane.heard_early.iter().any(of_engine));
+    plane.end();
+}
+
+/// The status waited for a thread that did not turn, for as long as that lasted.
+#[test]
+fn the_status_comes_without_a_thread_that_does_not_turn_and_names_it() {
+    for holds_shard in [false, true] {
+        in_way(2, |io| status_beside_a_thread_that_hangs(io, holds_shard));
+    }
+}
+
+fn status_beside_a_thread_that_hangs(io: IoMode, holds_shard: bool) {
+    let rig = Rig::new(io, &["vm0", "vm1"]);
+    let (mut plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
+    let (release, hangs) = std::sync::mpsc::sync_channel::<()>(0);
+    let (begin, begun) = std::sync::mpsc::sync_channel(0);
+    plane.shard_set.workers[0].order(move |hands| {
+        let hang = || {
+            begin.send(()).expect("the test waits");
+            let _ = hangs.recv();
+        };
+        if holds_shard {
+            let _ = hands.data_thread.try_ask(1, |_| hang());
+        } else {
+            hang();
+        }
+    });
+    begun.recv().expect("it hangs");
+    for _ in 0..3 {
+        let begun = std::time::Instant::now();
+        let status = plane.status();
+        assert!(begun.elapsed() < Duration::from_secs(3), "{:?}", begun.elapsed());
+        let told = "data thread cinnabar-data-1 does not answer";
+        assert!(status.cache.reason.contains(told), "{}", status.cache.reason);
+        for volume in &status.volumes {
+            assert!(volume.reason.contains(told), "{}", volume.reason);
+        }
+        plane.look_around(plane.data_thread.clock.now());
+    }
+    drop(release);
+    wait_until(|| !plane.status().cache.reason.contains("does not answer"));
+    assert!(plane.status().volumes.iter().all(|volume| volume.reason.is_empty()));
     plane.end();
 }

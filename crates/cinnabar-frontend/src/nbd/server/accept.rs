@@ -7,6 +7,7 @@ use crate::nbd::export::ExportId;
 use crate::nbd::interest::{Interest, Token, Want};
 use crate::nbd::limits::ACCEPTS_PER_TURN;
 use crate::nbd::listener::Listener;
+use crate::nbd::mutant::Mutant;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
 use crate::socket::{ListenError, SocketAccess};
@@ -130,7 +131,9 @@ impl<M: RawMemory> Server<M> {
             }
             self.watch_listener(key, true);
             // Edge-triggered polls won't tell about those that came meanwhile.
-            self.crowd(key);
+            if !self.shared.limits.mutants.is(Mutant::ListenerForgotten) {
+                self.crowd(key);
+            }
         }
     }
 

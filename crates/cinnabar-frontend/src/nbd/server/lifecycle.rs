@@ -4,6 +4,7 @@ use super::Server;
 use crate::nbd::connection::Connection;
 use crate::nbd::export::ExportId;
 use crate::nbd::interest::{Interest, Token, Want};
+use crate::nbd::mutant::Mutant;
 use crate::nbd::peer::Peer;
 use crate::nbd::reason::DisconnectReason;
 use crate::nbd::request::Buffers;
@@ -200,7 +201,9 @@ impl<M: RawMemory> Server<M> {
         self.shared.stats.connections -= 1;
         self.shared.stats.count_disconnect(reason);
         let export = connection.export.and_then(|id| self.shared.exports.get_mut(id));
-        if let Some(served) = export {
+        let keeps = self.shared.limits.mutants.is(Mutant::PlaceKept)
+            && self.listeners.iter().any(|(_, listener)| listener.resting);
+        if let Some(served) = export.filter(|_| !keeps) {
             served.connections.retain(|other| *other != key);
         }
         if connection.in_handshake() {

@@ -38,6 +38,8 @@ pub(in crate::vhost) struct Turn<'a, M, B> {
     pub(in crate::vhost) total: &'a mut Load,
     /// What earlier connections of this export left behind.
     pub(in crate::vhost) past: Load,
+    /// Requests of its other connections.
+    pub(in crate::vhost) others: u64,
     /// Whose turn it is, if others wait for room.
     pub(in crate::vhost) rank: Rank,
     pub(in crate::vhost) slots: &'a mut Table<Slot>,
@@ -201,6 +203,12 @@ impl Connection {
         turn: &Turn<'_, M, B>,
     ) -> Result<(), (Shortage, u64)> {
         if bytes > 0 && self.waiter.is_some_and(|waiter| waiter != index) {
+            return Err((Shortage::Own, bytes));
+        }
+        // All of an export's requests cost the guests of its thread, whatever number of connections they come by. Of
+        // those that share an image, whose back end may hang, each has one: what is cached of it is served.
+        let depth = self.load.requests + turn.past.requests + turn.others;
+        if self.load.requests > 0 && depth >= turn.bounds.connection.requests {
             return Err((Shortage::Own, bytes));
         }
         let more = Load { requests: 1, bytes };
