@@ -12,6 +12,7 @@ pub mod bounds;
 mod commit;
 mod destage;
 pub mod format;
+mod group;
 mod log;
 pub mod memory;
 pub mod mirror;

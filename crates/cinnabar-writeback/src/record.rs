@@ -88,11 +88,13 @@ impl<P: Payload> WriteLog<P> {
             && needs <= ended
         {
             volume.destage = Destage::Retiring { upto, end };
+            volume.oldest = None;
+            let members = volume.members;
             // A session whose gap had no room begins when its gap is durable.
             if let Some(gap) = volume.drains_first.take_if(|gap| volume.record.gaps == [*gap]) {
                 volume.session = gap.session;
             }
-            self.answer_drains(place);
+            self.group_goes_on(members);
         }
     }
 }

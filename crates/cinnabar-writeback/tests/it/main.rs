@@ -7,6 +7,7 @@ mod directed;
 mod disk;
 mod edges;
 mod evolve;
+mod group;
 mod guest;
 mod guided;
 mod halves;
@@ -45,7 +46,7 @@ fn no_seed_shows_an_image_that_a_disk_could_not_hold() {
     let count = seeds.end - seeds.start;
     for seed in KEPT.iter().copied().chain(seeds) {
         let run = || {
-            let mut world = World::new(seed, &Settings::drawn(seed).mirrored(seed));
+            let mut world = World::new(seed, &Settings::drawn(seed).mirrored(seed).grouped(seed));
             world.run().map(|()| world.counts)
         };
         match std::panic::catch_unwind(run) {
@@ -70,6 +71,11 @@ fn is_wrong(seed: u64, mutant: Mutant, mutants: Mutants) -> bool {
     let mut settings = Settings::drawn(seed);
     if mutant as usize >= Mutant::MarkNotAwaited as usize {
         settings = settings.mirrored(seed);
+    }
+    if (Mutant::BarrierOfOne as usize..=Mutant::GroupForgotten as usize)
+        .contains(&(mutant as usize))
+    {
+        settings = settings.grouped(seed);
     }
     settings.mutants = mutants;
     if mutant == Mutant::SessionIgnored {
@@ -144,6 +150,11 @@ const FOUND_AT: &[(Mutant, u64)] = &[
     (Mutant::WriteKeepsRange, 17),
     (Mutant::RoomNotTold, 37),
     (Mutant::GapNotAwaited, 466),
+    (Mutant::BarrierOfOne, 0),
+    (Mutant::GroupNotAwaited, 1),
+    (Mutant::GroupRecordNotAwaited, 3),
+    (Mutant::AbsentNotAwaited, 6),
+    (Mutant::GroupForgotten, 0),
     (Mutant::AckBeforePublish, 1),
     (Mutant::OldMemoryBelieved, 9),
     (Mutant::ReplacedInPlace, 26),

@@ -78,7 +78,7 @@ impl World {
             now: Instant(1),
             log,
             ssd,
-            guests: (0..settings.volumes).map(|index| Guest::new(index, settings)).collect(),
+            guests: Guest::all(settings),
             next_id: 0,
             next_value: 0,
             wake: None,
@@ -219,10 +219,13 @@ impl World {
             self.tell_misses()?;
         }
         let index = self.rng.random_range(0..self.guests.len());
+        let place = self.guests[index].place.filter(|_| settings.group > 0);
+        let waits_for = place.and_then(|place| self.log.status(place)?.waits_for);
+        self.counts.waited_for += u64::from(waits_for.is_some());
         if self.rng.random_bool(settings.restart) {
             self.counts.restarts += 1;
             self.guests[index].disk.restart(&mut self.rng);
-            self.guests[index].check_backend()?;
+            self.check_backend(index)?;
             let Some(place) = self.guests[index].place else { return Ok(()) };
             return self.apply(Event::Control(RequestId(0), Command::Restarted(place)));
         }
@@ -273,13 +276,14 @@ impl World {
             }
             7..=8 if self.guests[index].asked.is_empty() => {
                 let discard = self.rng.random_bool(0.6);
-                self.command(index, Pending::Remove { discard })
+                self.remove(index, discard)
             }
             _ if self.log.places().count() == usize::from(self.settings.bounds.volumes) => {
                 let (name, size_bytes) = ("stranger".to_owned(), 4096);
                 let id = self.new_id();
                 self.answer = None;
-                let attach = Command::Attach { name, size_bytes, incarnation: 1 };
+                let attach =
+                    Command::Attach { name, size_bytes, incarnation: 1, group: String::new() };
                 self.apply(Event::Control(id, attach))?;
                 self.counts.no_place += 1;
                 match self.answer.take() {
@@ -291,6 +295,24 @@ impl World {
         }
     }
 
+    /// Takes a volume out of the log; what a group has there is given up together.
+    fn remove(&mut self, index: usize, discard: bool) -> Checked {
+        let members = 0..self.settings.group;
+        if !discard || !members.contains(&index) {
+            return self.command(index, Pending::Remove { discard });
+        }
+        let busy = |guest: &Guest| guest.command.is_some() || !guest.asked.is_empty();
+        if self.guests[members.clone()].iter().any(busy) {
+            return Ok(());
+        }
+        for member in members {
+            if self.guests[member].place.is_some() && self.guests[member].command.is_none() {
+                self.command(member, Pending::Remove { discard })?;
+            }
+        }
+        Ok(())
+    }
+
     pub(crate) fn command(&mut self, index: usize, pending: Pending) -> Checked {
         let (id, incarnation) = (self.new_id(), self.rng.random());
         let guest = &mut self.guests[index];
@@ -298,7 +320,8 @@ impl World {
         let command = match pending {
             Pending::Attach => {
                 let (name, size_bytes) = (guest.name.clone(), guest.wanted * 512);
-                Command::Attach { name, size_bytes, incarnation }
+                let group = if index < self.settings.group { "guest" } else { "" };
+                Command::Attach { name, size_bytes, incarnation, group: group.to_owned() }
             }
             Pending::Drain(_) => Command::Drain(guest.place.expect("it is attached")),
             Pending::Remove { discard } => {
@@ -346,7 +369,7 @@ impl World {
                     // The driver has all that was asked of it end before anything else may use it.
                     self.orphans.extend(guest.disk.abandon(&mut self.rng));
                     guest.disk.restart(&mut self.rng);
-                    guest.oracle = Oracle::of(&guest.disk.durable);
+                    guest.oracle = guest.oracle.beside(&guest.disk.durable);
                 } else {
                     self.counts.removed += 1;
                     guest.check_drained(u64::MAX)?;
@@ -398,7 +421,8 @@ impl World {
         if able.is_empty() {
             return Ok(false);
         }
-        let guest = &mut self.guests[able[self.rng.random_range(0..able.len())]];
+        let index = able[self.rng.random_range(0..able.len())];
+        let guest = &mut self.guests[index];
         let which = self.rng.random_range(0..guest.disk.under_way());
         let fails = !calm && self.rng.random_bool(self.settings.engine_fails);
         let ended = if fails {
@@ -409,7 +433,7 @@ impl World {
             guest.disk.end(which).map(|(id, answer)| (id, Ok(answer)))
         };
         if let Some((id, result)) = ended {
-            guest.check_backend()?;
+            self.check_backend(index)?;
             self.apply(Event::EngineDone(id, result))?;
         }
         Ok(true)
@@ -446,7 +470,18 @@ impl World {
     }
 
     pub(crate) fn check_backends(&self) -> Checked {
-        self.guests.iter().try_for_each(Guest::check_backend)
+        (0..self.guests.len()).try_for_each(|index| self.check_backend(index))
+    }
+
+    /// Whether the back ends of a guest may hold what they do: of all disks of its group together.
+    fn check_backend(&self, index: usize) -> Checked {
+        let group =
+            if index < self.settings.group { 0..self.settings.group } else { index..index + 1 };
+        let all = self.guests[group].iter();
+        Oracle::check_images(
+            all.map(|guest| (&guest.oracle, |sector| guest.disk.candidates(sector).collect())),
+        )
+        .map_err(|wrong| format!("volume{index}: the back end's image is illegal: {wrong}"))
     }
 
     fn ask(&mut self) -> Checked {

@@ -256,8 +256,7 @@ impl DataPlane {
         let keys: Vec<usize> = self.volumes.iter().map(|(key, _)| key).collect();
         for key in keys {
             let dirty = self.volumes[key].writes.place().and_then(|place| {
-                let status = self.writes.log()?.status(place)?;
-                Some(status.dirty_bytes > 0)
+                Some(self.writes.log()?.holds(place))
             });
             let told = self.volumes[key].stops || self.volumes[key].writes.changes();
             if !told && (dirty == Some(false) || self.drain_on_stop) {
@@ -271,8 +270,9 @@ impl DataPlane {
     /// Whether a volume is on its way into the log or out of it, and the stop waits for that.
     pub(in super::super) fn is_changing_log(&self) -> bool {
         let waits = |volume: &Volume| {
-            let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
-            self.drain_on_stop || status.is_none_or(|status| status.dirty_bytes == 0)
+            let place = volume.writes.place();
+            let holds = place.and_then(|place| Some(self.writes.log()?.holds(place)));
+            self.drain_on_stop || holds != Some(true)
         };
         self.volumes.iter().any(|(_, volume)| volume.writes.changes() && waits(volume))
     }

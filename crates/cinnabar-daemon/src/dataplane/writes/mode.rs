@@ -80,6 +80,7 @@ impl DataPlane {
             name: volume.config.name.clone(),
             size_bytes: volume.io.disk.size_bytes(),
             incarnation: claims.claim.incarnation,
+            group: String::new(),
         };
         if let Some(running) = self.writes.running() {
             running.ask(PendingCommand::Attach(subject), command);

@@ -102,7 +102,8 @@ pub fn rescue(
         session.keep_log();
     }
     // A volume is destaged once it was attached since the log was opened.
-    let attach = Command::Attach { name: volume.to_owned(), size_bytes, incarnation: 0 };
+    let (name, group) = (volume.to_owned(), String::new());
+    let attach = Command::Attach { name, size_bytes, incarnation: 0, group };
     session.carry_out(attach).map_err(refused)?;
     let drained = drain(&mut session, place, of, watch).map_err(|error| match error {
         Undrained::Log(error) => io(error),

@@ -66,8 +66,8 @@ impl Site {
     }
 
     fn attach(session: &mut Session) -> LogVolumeId {
-        let name = "vm1".to_owned();
-        let command = Command::Attach { name, size_bytes: VOLUME_BYTES, incarnation: 77 };
+        let (name, group) = ("vm1".to_owned(), String::new());
+        let command = Command::Attach { name, size_bytes: VOLUME_BYTES, incarnation: 77, group };
         let Ok(Done::Attached(place)) = session.carry_out(command) else { panic!("it attaches") };
         place
     }
