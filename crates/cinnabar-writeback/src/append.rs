@@ -86,6 +86,10 @@ impl<P: Payload> WriteLog<P> {
             let entries = entries_of(op, *done, &bounds);
             // Those that were slowed down go on when the destage does, which they hurry.
             if self.volume(place).is_slowed() || !self.has_all_room(place, entries, &bounds) {
+                if self.group(LogVolumeId(place)).is_some_and(|group| group.damaged) {
+                    // Nothing of the group is destaged any more.
+                    self.fail_waiting(place, Failure::Io(IoError::Io));
+                }
                 return;
             }
             self.volume(place).pay(entries);

@@ -8,7 +8,22 @@ use crate::destage::{Destage, first_epoch};
 use crate::log::WriteLog;
 use crate::mutant::Mutant;
 use crate::places::Places;
+use crate::seam::LogVolumeId;
 use cinnabar_engine::Payload;
+use cinnabar_engine::units::BLOCK_BYTES;
+
+/// What the log has of the volumes of a group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct GroupStatus {
+    /// Bytes of the log in use for what back ends lack.
+    pub dirty_bytes: u64,
+    /// Blocks written to back ends.
+    pub destaged_blocks: u64,
+    /// The last try to bring an epoch to one of them failed.
+    pub failing: bool,
+    /// Some of the dirty data are damaged.
+    pub damaged: bool,
+}
 
 impl<P: Payload> WriteLog<P> {
     /// Finds out who belongs together, after a volume has come or gone, and gives them one count of epochs.
@@ -73,6 +88,26 @@ impl<P: Payload> WriteLog<P> {
         };
         let members = self.volumes[usize::from(place)].as_ref()?.members.iter().filter(counts);
         members.filter_map(|member| Some((self.oldest(member)?, member))).min()
+    }
+
+    /// The newest epoch before which a volume's back end has everything.
+    pub(crate) fn retired_epoch(&self, place: u16) -> Option<u64> {
+        let volume = self.volumes[usize::from(place)].as_ref()?;
+        let next = self.oldest(place).unwrap_or(volume.epoch);
+        Some(volume.record.retired_epoch.max(next.saturating_sub(1)))
+    }
+
+    /// What is to be said of a volume and the others of its group.
+    pub fn group(&self, LogVolumeId(place): LogVolumeId) -> Option<GroupStatus> {
+        let at = |place: u16| self.volumes.get(usize::from(place))?.as_ref();
+        let mut all = GroupStatus::default();
+        for volume in at(place)?.members.iter().filter_map(at) {
+            all.dirty_bytes += volume.pages * BLOCK_BYTES * u64::from(volume.is_dirty());
+            all.destaged_blocks += volume.destaged_blocks;
+            all.failing |= volume.failing.is_some();
+            all.damaged |= volume.damaged;
+        }
+        Some(all)
     }
 
     /// The volume of its group for which a volume's destage waits.

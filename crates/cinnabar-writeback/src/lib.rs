@@ -31,6 +31,7 @@ mod slots;
 mod throttle;
 mod volume;
 
+pub use group::GroupStatus;
 pub use log::{Config, Counters, READS_MAX, WriteLog};
 pub use pace::{PaceReason, PaceStatus};
 pub use place::Status;

@@ -478,11 +478,9 @@ impl<P: Payload> WriteLog<P> {
                 }
             }
             Command::Slow { place: LogVolumeId(place), slow } => {
-                if let Some(volume) =
-                    self.volumes.get_mut(usize::from(place)).and_then(Option::as_mut)
-                {
-                    volume.slow_down(slow);
-                }
+                let at = self.volumes.get(usize::from(place)).and_then(Option::as_ref);
+                let members = at.map(|volume| volume.members).unwrap_or_default();
+                members.iter().for_each(|member| self.volume(member).slow_down(slow));
             }
             Command::Claim(place) => self.claim(id, place),
             Command::Grow { place, size_bytes } => self.grow(id, place, size_bytes),

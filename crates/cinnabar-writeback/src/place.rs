@@ -96,16 +96,16 @@ impl<P: Payload> WriteLog<P> {
     }
 
     pub(crate) fn drain(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId) {
-        let Some(volume) = self.volumes[usize::from(place)].as_mut() else {
+        let Some(volume) = &self.volumes[usize::from(place)] else {
             return self.answer(id, Err(Refusal::NoVolume));
         };
-        if volume.damaged {
+        let members = volume.members;
+        if self.group(LogVolumeId(place)).is_some_and(|group| group.damaged) {
             return self.answer(id, Err(Refusal::Damaged));
         }
         self.close_epoch(place);
         let volume = self.volume(place);
         volume.drains.push((id, volume.commits.last, volume.epoch));
-        let members = volume.members;
         self.group_goes_on(members);
     }
 
@@ -218,6 +218,8 @@ impl<P: Payload> WriteLog<P> {
         }
         self.answer(id, Ok(Done::Nothing));
         self.regroup();
+        volume.members.remove(place);
+        volume.members.iter().for_each(|member| self.volume(member).slow_down(false));
         self.group_goes_on(volume.members);
     }
 
@@ -232,7 +234,7 @@ impl<P: Payload> WriteLog<P> {
             dirty_bytes: volume.pages * BLOCK_BYTES * u64::from(volume.is_dirty()),
             dirty_chunks: volume.commits.last - volume.record.retired,
             epoch: volume.epoch,
-            retired_epoch: self.oldest(place).unwrap_or(volume.epoch).saturating_sub(1),
+            retired_epoch: self.retired_epoch(place)?,
             taken: volume.is_dirty()
                 || volume.record.retired_epoch > self.config.bounds.first_epoch,
             damaged: volume.damaged,
@@ -244,13 +246,6 @@ impl<P: Payload> WriteLog<P> {
             waits_for: self.waits_for(place).map(str::to_owned),
             pace: volume.pace.status(),
         })
-    }
-
-    /// Whether the log holds anything of a volume or of the others of its group.
-    pub fn holds(&self, LogVolumeId(place): LogVolumeId) -> bool {
-        let at = |place: u16| self.volumes.get(usize::from(place))?.as_ref();
-        let members = at(place).map(|volume| volume.members).unwrap_or_default();
-        members.iter().filter_map(at).any(Volume::is_dirty)
     }
 
     /// Bytes for chunks, and how many of them are in use.

@@ -227,9 +227,11 @@ impl<P: Payload> WriteLog<P> {
     fn lose_dirty(&mut self, place: u16) {
         let volume = self.volume(place);
         volume.damaged = true;
-        let drains = std::mem::take(&mut volume.drains);
-        for (id, ..) in drains {
-            self.answer(id, Err(crate::seam::Refusal::Damaged));
+        for member in volume.members.iter() {
+            self.touched.add(member);
+            for (id, ..) in std::mem::take(&mut self.volume(member).drains) {
+                self.answer(id, Err(crate::seam::Refusal::Damaged));
+            }
         }
         self.fail_waiting(place, Failure::Io(IoError::Io));
         self.short.remove(place);

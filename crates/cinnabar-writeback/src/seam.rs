@@ -94,7 +94,7 @@ pub enum Command {
         /// From memory.
         memory: bool,
     },
-    /// From now on writes of a volume get room only as its destage goes on: half as many blocks as the
+    /// From now on writes of a volume, and of its group, get room only as its destage goes on: half as many blocks as the
     /// back end has taken, so that what is dirty becomes less; or, as at first, as long as there is
     /// room. Not answered.
     Slow {

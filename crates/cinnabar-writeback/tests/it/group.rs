@@ -1,8 +1,13 @@
 //! Two disks of one guest: what one flush covers comes to its back end before what is written after it, elsewhere too.
 
 use crate::disk::Disk;
+use crate::memory::Mem;
 use crate::rig::Rig;
+use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::{Op, RequestId};
+use cinnabar_writeback::format::directory::Record;
+use cinnabar_writeback::format::directory_offset;
+use cinnabar_writeback::recover::Media;
 use cinnabar_writeback::{Command, Config, Done, Event, LogVolumeId, Refusal};
 
 fn config() -> Config {
@@ -98,6 +103,40 @@ fn a_drain_is_one_of_the_group_and_others_do_not_wait() {
     assert!(rig.answers.contains_key(&own) && !rig.answers.contains_key(&drained));
     rig.settle();
     assert_eq!(rig.answers.get(&drained), Some(&Ok(Done::Nothing)));
+    // What is no group's any more can be read by a release that knows of none.
+    for place in [data, journal] {
+        rig.control(Command::Remove { place, discard: false });
+        rig.settle();
+    }
+    let mut pages = vec![MetaPage::zeroed(); 4];
+    Media::<Mem>::read_pages(&rig.ssd, directory_offset(0, 0), &mut pages).expect("it is read");
+    let records: Vec<_> = pages.iter().filter_map(Record::decode).collect();
+    assert!(records.len() == 4 && records.iter().all(|of| !of.in_use && of.group.is_empty()));
+}
+
+#[test]
+fn a_damaged_volume_holds_its_group_back_until_it_is_given_up() {
+    let (mut rig, [data, journal]) = committed("vm");
+    // Its page, which the destage reads before it has the epoch.
+    rig.reopen().expect("it is whole");
+    rig.ssd.rot_page(768 + 1);
+    assert_eq!(
+        [("vm-data", 1), ("vm-journal", 2)].map(|of| rig.attach(of.0, 64, of.1)),
+        [data, journal]
+    );
+    rig.settle();
+    assert!(rig.log.status(data).expect("it is there").damaged);
+    assert_eq!(newest(&rig, journal), 0);
+    let drained = rig.control(Command::Drain(journal));
+    assert_eq!(rig.answers.get(&drained), Some(&Err(Refusal::Damaged)));
+    // It goes on while there is room, and fails once there is none: no room will come.
+    let writes: Vec<_> = (0..64).map(|n| rig.write(journal, 0, 64, n)).collect();
+    rig.settle();
+    assert!(rig.ok(writes[0]) && !rig.ok(writes[63]) && rig.replies.contains_key(&writes[63]));
+    let given_up =
+        [data, journal].map(|place| rig.control(Command::Remove { place, discard: true }));
+    rig.settle();
+    assert!(given_up.iter().all(|id| rig.answers.get(id) == Some(&Ok(Done::Nothing))));
 }
 
 #[test]

@@ -3,7 +3,6 @@
 use super::disk::sectors;
 use super::guest::{Asked, Guest, Pending};
 use super::memory::Mem;
-use super::oracle::Oracle;
 use super::rng::Rng;
 use super::settings::{Counts, Settings};
 use super::ssd::Ssd;
@@ -219,9 +218,7 @@ impl World {
             self.tell_misses()?;
         }
         let index = self.rng.random_range(0..self.guests.len());
-        let place = self.guests[index].place.filter(|_| settings.group > 0);
-        let waits_for = place.and_then(|place| self.log.status(place)?.waits_for);
-        self.counts.waited_for += u64::from(waits_for.is_some());
+        self.note_waiting(index);
         if self.rng.random_bool(settings.restart) {
             self.counts.restarts += 1;
             self.guests[index].disk.restart(&mut self.rng);
@@ -293,24 +290,6 @@ impl World {
             }
             _ => Ok(()),
         }
-    }
-
-    /// Takes a volume out of the log; what a group has there is given up together.
-    fn remove(&mut self, index: usize, discard: bool) -> Checked {
-        let members = 0..self.settings.group;
-        if !discard || !members.contains(&index) {
-            return self.command(index, Pending::Remove { discard });
-        }
-        let busy = |guest: &Guest| guest.command.is_some() || !guest.asked.is_empty();
-        if self.guests[members.clone()].iter().any(busy) {
-            return Ok(());
-        }
-        for member in members {
-            if self.guests[member].place.is_some() && self.guests[member].command.is_none() {
-                self.command(member, Pending::Remove { discard })?;
-            }
-        }
-        Ok(())
     }
 
     pub(crate) fn command(&mut self, index: usize, pending: Pending) -> Checked {
@@ -467,21 +446,6 @@ impl World {
             self.end_some()?;
         }
         Err("requests or commands are never answered".to_owned())
-    }
-
-    pub(crate) fn check_backends(&self) -> Checked {
-        (0..self.guests.len()).try_for_each(|index| self.check_backend(index))
-    }
-
-    /// Whether the back ends of a guest may hold what they do: of all disks of its group together.
-    fn check_backend(&self, index: usize) -> Checked {
-        let group =
-            if index < self.settings.group { 0..self.settings.group } else { index..index + 1 };
-        let all = self.guests[group].iter();
-        Oracle::check_images(
-            all.map(|guest| (&guest.oracle, |sector| guest.disk.candidates(sector).collect())),
-        )
-        .map_err(|wrong| format!("volume{index}: the back end's image is illegal: {wrong}"))
     }
 
     fn ask(&mut self) -> Checked {

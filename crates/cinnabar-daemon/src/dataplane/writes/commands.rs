@@ -255,9 +255,10 @@ impl DataPlane {
         let mut leave = false;
         let keys: Vec<usize> = self.volumes.iter().map(|(key, _)| key).collect();
         for key in keys {
-            let dirty = self.volumes[key].writes.place().and_then(|place| {
-                Some(self.writes.log()?.holds(place))
-            });
+            let dirty = self.volumes[key]
+                .writes
+                .place()
+                .and_then(|place| Some(self.writes.log()?.group(place)?.dirty_bytes > 0));
             let told = self.volumes[key].stops || self.volumes[key].writes.changes();
             if !told && (dirty == Some(false) || self.drain_on_stop) {
                 self.volumes[key].stops = true;
@@ -271,8 +272,8 @@ impl DataPlane {
     pub(in super::super) fn is_changing_log(&self) -> bool {
         let waits = |volume: &Volume| {
             let place = volume.writes.place();
-            let holds = place.and_then(|place| Some(self.writes.log()?.holds(place)));
-            self.drain_on_stop || holds != Some(true)
+            let group = place.and_then(|place| self.writes.log()?.group(place));
+            self.drain_on_stop || group.is_none_or(|group| group.dirty_bytes == 0)
         };
         self.volumes.iter().any(|(_, volume)| volume.writes.changes() && waits(volume))
     }
