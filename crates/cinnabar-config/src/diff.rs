@@ -225,6 +225,7 @@ pub fn volume_keys(old: &VolumeConfig, new: &VolumeConfig) -> Vec<&'static str> 
         "guest_iops_limit": guest_iops_limit,
         "guest_bytes_limit": guest_bytes_limit,
         "qos_group": qos_group,
+        "write_group": write_group,
         "parent": parent,
         "migrate_peer": peer,
         "migrate_warm_rate": warm.rate_bytes,

@@ -4,6 +4,7 @@ use super::error::SettingError;
 use super::values::size_or;
 use cinnabar_driver::qos::limits::{IOPS_MAX, WEIGHT_MAX};
 use cinnabar_driver::qos::{Settings, SettingsError};
+use cinnabar_engine::limits::NAME_BYTES_MAX;
 
 /// Longest name of a group of volumes: the path of a socket fits.
 const QOS_GROUP_BYTES_MAX: usize = 255;
@@ -46,13 +47,24 @@ pub fn qos_settings(
 
 /// The name of a group of volumes.
 pub(super) fn check_qos_group(name: String) -> Result<String, SettingError> {
-    let fits = (1..=QOS_GROUP_BYTES_MAX).contains(&name.len());
-    if fits && name.chars().all(|c| !c.is_control()) {
+    check_group("qos_group", name, QOS_GROUP_BYTES_MAX)
+}
+
+/// The name of a write group, as long as a volume's.
+pub(super) fn check_write_group(name: String) -> Result<String, SettingError> {
+    check_group("write_group", name, NAME_BYTES_MAX)
+}
+
+fn check_group(key: &'static str, name: String, most: usize) -> Result<String, SettingError> {
+    if (1..=most).contains(&name.len()) && name.chars().all(|c| !c.is_control()) {
         return Ok(name);
     }
-    let message = format!("qos_group: {name:?} can't be the name of a group");
-    let hint = format!("choose 1 to {QOS_GROUP_BYTES_MAX} bytes without control characters");
-    Err(SettingError::new("qos_group", message, hint))
+    let message = format!("{key}: {name:?} can't be the name of a group");
+    Err(SettingError::new(
+        key,
+        message,
+        format!("choose 1 to {most} bytes without control characters"),
+    ))
 }
 
 /// Bytes of a volume's blocks that may go to the cache device a second; 0 is no limit.

@@ -225,6 +225,8 @@ pub struct VolumeConfig {
     pub qos_group: Option<String>,
     /// What it gets of that.
     pub qos: Settings,
+    /// In mode write-back volumes of the same name keep the order of their guest's flushes together.
+    pub write_group: Option<String>,
     /// Requests of its guests a second, hits included; 0 = as many as they ask.
     pub guest_iops_limit: u32,
     /// Bytes that these read and write a second; 0 = as many as they ask.

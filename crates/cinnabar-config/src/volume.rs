@@ -5,7 +5,10 @@ use super::units::{parse_share, show_share};
 use super::values::{normal, size_or};
 use crate::parent::read_parent;
 use crate::peer::{check_movable, read_peer, read_warm};
-use crate::qos::{check_qos_group, fill_limit, guest_bytes_limit, guest_iops_limit, qos_settings};
+use crate::qos::{
+    check_qos_group, check_write_group, fill_limit, guest_bytes_limit, guest_iops_limit,
+    qos_settings,
+};
 use crate::settings::{
     Ack, NbdAddress, Share, SocketAccess, VolumeChange, VolumeConfig, VolumeMode,
 };
@@ -106,6 +109,7 @@ impl VolumeInput {
             guest_iops_limit: guest_iops_limit(self.guest_iops_limit.unwrap_or(0))?,
             guest_bytes_limit: guest_bytes_limit(self.guest_bytes_limit.as_deref().unwrap_or("0"))?,
             qos_group: self.qos_group.clone().map(check_qos_group).transpose()?,
+            write_group: self.write_group.clone().map(check_write_group).transpose()?,
             qos: qos_settings(
                 Settings::default(),
                 self.iops_reservation,

@@ -219,6 +219,11 @@ volume_keys! {
         /// Volumes of the same group share a backend's I/Os
         #[arg(value_name = "GROUP")]
         string qos_group: Option<String> = "[default: those on one server, device or file system]";
+        /// Volumes of one guest of which each flush counts for all, in mode write-back
+        #[arg(value_name = "GROUP")]
+        string write_group: Option<String> = "[default: none, flushes of each disk order its own writes only]",
+            "After the loss of the write log their back ends are as of one moment between two flushes. See \
+            docs/guide/write-back.md#write-groups.";
         /// The read-only volume whose cached blocks it reads, of an RBD clone of that
         #[arg(value_name = "VOLUME")]
         string parent: Option<String> = "[default: none]",

@@ -56,7 +56,8 @@ struct RemoveQuery {
     /// Cut off clients that are attached.
     #[serde(default)]
     force: bool,
-    /// Forget writes that the back end does not have yet.
+    /// Forget writes that the back end does not have yet; of a write group once all volumes with such writes are
+    /// removed so.
     #[serde(default)]
     discard_dirty: bool,
 }

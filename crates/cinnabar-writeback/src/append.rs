@@ -52,12 +52,11 @@ impl<P: Payload> WriteLog<P> {
             Op::Flush => {
                 let closes_epoch = false;
                 let keeps = self.config.mutants.is(Mutant::FlushKeepsEpoch);
-                let volume = self.volume(place);
                 if !keeps {
-                    volume.close_epoch();
+                    self.close_epoch(place);
                 }
                 let who = Who::Guest { id, answer: Answer::Done, closes_epoch };
-                volume.commits.await_durable(who, Instant::default());
+                self.volume(place).commits.await_durable(who, Instant::default());
             }
             op => self.volume(place).waiting.push_back(Waiting { id, op, done: 0 }),
         }
@@ -87,6 +86,10 @@ impl<P: Payload> WriteLog<P> {
             let entries = entries_of(op, *done, &bounds);
             // Those that were slowed down go on when the destage does, which they hurry.
             if self.volume(place).is_slowed() || !self.has_all_room(place, entries, &bounds) {
+                if self.group(LogVolumeId(place)).is_some_and(|group| group.damaged) {
+                    // Nothing of the group is destaged any more.
+                    self.fail_waiting(place, Failure::Io(IoError::Io));
+                }
                 return;
             }
             self.volume(place).pay(entries);
@@ -127,12 +130,12 @@ impl<P: Payload> WriteLog<P> {
             .has_room(entries, (&self.segments, u32::MAX), bounds);
         // Looked up only where another segment is needed.
         let reserve = if fits_open { 0 } else { self.reserve(place) };
+        let pages = self.group_pages(place);
         let Self { volumes, segments, config, .. } = self;
         let volume = volumes[usize::from(place)].as_ref().expect("a volume at this place");
         // Of what others leave, a part stays free for them.
         let free = u64::from(segments.free_count()) * u64::from(SEGMENT_PAGES);
-        let within = throttle::within(config, volume.pages + entries, volume.pages + free);
-        let fits = within || volume.pages == 0;
+        let fits = throttle::within(config, pages + entries, pages + free) || pages == 0;
         let ranges = volume.records.len().max(volume.zeros.len()) >= bounds.ranges;
         let room = volume.has_room(entries, (segments, reserve), bounds);
         let has_room = !self.lost && fits && room;
@@ -292,11 +295,10 @@ impl<P: Payload> WriteLog<P> {
 
     fn appended(&mut self, id: RequestId, place: u16, fua: bool, answer: Answer<P>) {
         let free = u64::from(self.segments.free_count()) * u64::from(SEGMENT_PAGES);
-        let (now, config) = (self.now, self.config);
+        let (now, config, pages) = (self.now, self.config, self.group_pages(place));
         let volume = self.volume(place);
-        let all = volume.pages + free;
         let age = volume.age_ns(now);
-        let not_before = now.plus_ns(throttle::delay_ns(&config, (volume.pages, all), age));
+        let not_before = now.plus_ns(throttle::delay_ns(&config, (pages, pages + free), age));
         let who = Who::Guest { id, answer, closes_epoch: fua };
         if fua {
             volume.commits.await_durable(who, not_before);

@@ -12,6 +12,7 @@ pub mod bounds;
 mod commit;
 mod destage;
 pub mod format;
+mod group;
 mod log;
 pub mod memory;
 pub mod mirror;
@@ -30,6 +31,7 @@ mod slots;
 mod throttle;
 mod volume;
 
+pub use group::GroupStatus;
 pub use log::{Config, Counters, READS_MAX, WriteLog};
 pub use pace::{PaceReason, PaceStatus};
 pub use place::Status;

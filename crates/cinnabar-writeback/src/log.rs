@@ -33,6 +33,8 @@ pub struct Config {
     pub memory_age_ns: u64,
     /// How often the pace of a destage is decided on, in ns; 0: it goes as fast as the back end lets it.
     pub pace_ns: u64,
+    /// Write groups count. Without them each volume can be brought to a copy of its disk by itself.
+    pub groups: bool,
     /// Sizes of steps and tables.
     pub bounds: Bounds,
     /// Deliberate bugs, for tests.
@@ -48,6 +50,7 @@ impl Default for Config {
             retry_ns: 1_000_000_000,
             memory_age_ns: 1_000_000_000,
             pace_ns: 100_000_000,
+            groups: true,
             bounds: Bounds::default(),
             mutants: Mutants::default(),
         }
@@ -334,7 +337,7 @@ impl<P: Payload> WriteLog<P> {
                 Some(Err(at)) => return self.wake_at(at),
                 Some(Ok(Who::Guest { id, answer, closes_epoch })) => {
                     if closes_epoch && !self.config.mutants.is(Mutant::FuaKeepsEpoch) {
-                        self.volume(place).close_epoch();
+                        self.close_epoch(place);
                     }
                     self.reply(id, Ok(answer));
                 }
@@ -429,7 +432,7 @@ impl<P: Payload> WriteLog<P> {
             for Waiting { id, .. } in waiting {
                 self.reply(id, failed.clone());
             }
-            for id in drains.into_iter().map(|(id, _)| id).chain(attaching).chain(commands) {
+            for id in drains.into_iter().map(|(id, ..)| id).chain(attaching).chain(commands) {
                 self.answer(id, Err(Refusal::Lost));
             }
         }
@@ -463,8 +466,8 @@ impl<P: Payload> WriteLog<P> {
             self.touched.add(place.0);
         }
         match command {
-            Command::Attach { name, size_bytes, incarnation } => {
-                self.attach(id, name, size_bytes, incarnation);
+            Command::Attach { name, size_bytes, incarnation, group } => {
+                self.attach(id, name, size_bytes, (incarnation, group));
             }
             Command::Acknowledge { place: LogVolumeId(place), memory } => {
                 let keeps = memory && self.memory.is_some();
@@ -475,11 +478,9 @@ impl<P: Payload> WriteLog<P> {
                 }
             }
             Command::Slow { place: LogVolumeId(place), slow } => {
-                if let Some(volume) =
-                    self.volumes.get_mut(usize::from(place)).and_then(Option::as_mut)
-                {
-                    volume.slow_down(slow);
-                }
+                let at = self.volumes.get(usize::from(place)).and_then(Option::as_ref);
+                let members = at.map(|volume| volume.members).unwrap_or_default();
+                members.iter().for_each(|member| self.volume(member).slow_down(slow));
             }
             Command::Claim(place) => self.claim(id, place),
             Command::Grow { place, size_bytes } => self.grow(id, place, size_bytes),
@@ -498,7 +499,7 @@ impl<P: Payload> WriteLog<P> {
                 for place in 0..VOLUMES_MAX {
                     let Some(volume) = &mut self.volumes[usize::from(place)] else { continue };
                     volume.commits.await_durable(Who::Nothing, Instant::default());
-                    let drains = std::mem::take(&mut volume.drains).into_iter().map(|(id, _)| id);
+                    let drains = std::mem::take(&mut volume.drains).into_iter().map(|(id, ..)| id);
                     for id in drains.chain(volume.discarding.take()) {
                         self.answer(id, Err(Refusal::Closed));
                     }

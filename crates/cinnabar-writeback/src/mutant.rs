@@ -77,6 +77,16 @@ pub enum Mutant {
     SessionNotMissed,
     /// The size of a volume that grows counts before it is durable.
     SizeTooEarly,
+    /// A flush ends the epoch of its own volume only.
+    BarrierOfOne,
+    /// An epoch is destaged before the back ends of its group have the earlier ones.
+    GroupNotAwaited,
+    /// Or before it is recorded that they have them.
+    GroupRecordNotAwaited,
+    /// Volumes of a group that are not attached are not waited for.
+    AbsentNotAwaited,
+    /// Recovery does not know of groups.
+    GroupForgotten,
     /// A write is answered before it is in the write memory.
     AckBeforePublish,
     /// A write memory of another boot or session is believed.
@@ -164,6 +174,11 @@ impl Mutant {
         Self::HeadersNotSought,
         Self::SessionNotMissed,
         Self::SizeTooEarly,
+        Self::BarrierOfOne,
+        Self::GroupNotAwaited,
+        Self::GroupRecordNotAwaited,
+        Self::AbsentNotAwaited,
+        Self::GroupForgotten,
         Self::AckBeforePublish,
         Self::OldMemoryBelieved,
         Self::ReplacedInPlace,

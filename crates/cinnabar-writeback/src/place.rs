@@ -18,9 +18,10 @@ impl<P: Payload> WriteLog<P> {
         id: RequestId,
         name: String,
         size_bytes: u64,
-        incarnation: u64,
+        (incarnation, group): (u64, String),
     ) {
         let fits = (1..=NAME_BYTES_MAX).contains(&name.len())
+            && group.len() <= NAME_BYTES_MAX
             && size_bytes <= VOLUME_BLOCKS_MAX * BLOCK_BYTES;
         if !fits {
             return self.answer(id, Err(Refusal::Invalid));
@@ -60,13 +61,14 @@ impl<P: Payload> WriteLog<P> {
         self.crossings.note_if(free.is_none(), Bound::Volumes);
         let Some(place) = free else { return self.answer(id, Err(Refusal::NoPlace)) };
         let stamp = self.stamps[usize::from(place)];
-        let new = (name, size_bytes, incarnation);
+        let new = (name, size_bytes, incarnation, group);
         let record = Volume::<P>::first_record(self.uuid, place, stamp, new, &self.config.bounds);
         let (last, epoch) = (record.retired, record.retired_epoch);
         let mut volume = Volume::new(record, last, epoch, self.config.mutants);
         volume.attached = true;
         // Both pages: a place in use never has but one record that could be lost.
         self.volumes[usize::from(place)] = Some(volume);
+        self.regroup();
         let needs = self.record(place, 2);
         self.volume(place).attaching = Some((id, needs));
     }
@@ -77,7 +79,7 @@ impl<P: Payload> WriteLog<P> {
             return self.answer(id, Err(Refusal::NoVolume));
         };
         let name = volume.record.name.clone();
-        self.attach(id, name, bytes, 0);
+        self.attach(id, name, bytes, (0, String::new()));
     }
 
     /// See [`Command::Claim`](crate::Command::Claim).
@@ -94,16 +96,17 @@ impl<P: Payload> WriteLog<P> {
     }
 
     pub(crate) fn drain(&mut self, id: RequestId, LogVolumeId(place): LogVolumeId) {
-        let Some(volume) = self.volumes[usize::from(place)].as_mut() else {
+        let Some(volume) = &self.volumes[usize::from(place)] else {
             return self.answer(id, Err(Refusal::NoVolume));
         };
-        if volume.damaged {
+        let members = volume.members;
+        if self.group(LogVolumeId(place)).is_some_and(|group| group.damaged) {
             return self.answer(id, Err(Refusal::Damaged));
         }
-        volume.close_epoch();
-        let number = volume.commits.last;
-        volume.drains.push((id, number));
-        self.answer_drains(place);
+        self.close_epoch(place);
+        let volume = self.volume(place);
+        volume.drains.push((id, volume.commits.last, volume.epoch));
+        self.group_goes_on(members);
     }
 
     pub(crate) fn answer_drains(&mut self, place: u16) {
@@ -113,9 +116,10 @@ impl<P: Payload> WriteLog<P> {
         if matches!(volume.destage, Destage::Recording { .. }) {
             return;
         }
-        let done: Vec<RequestId> =
-            volume.drains.extract_if(.., |(_, number)| *number <= retired).map(|d| d.0).collect();
-        for id in done {
+        let others = self.oldest_of_others(place).map_or(u64::MAX, |(oldest, _)| oldest);
+        let is_done = |drain: &mut (RequestId, u64, u64)| drain.1 <= retired && drain.2 <= others;
+        let done: Vec<_> = self.volume(place).drains.extract_if(.., is_done).collect();
+        for (id, ..) in done {
             self.answer(id, Ok(Done::Nothing));
         }
     }
@@ -140,13 +144,20 @@ impl<P: Payload> WriteLog<P> {
         // The log may be full for as long as the back end is away.
         self.fail_waiting(place, Failure::NoVolume);
         self.give_up_run(place);
-        self.discard_if_quiet(place);
+        let members = self.volume(place).members;
+        self.group_goes_on(members);
     }
 
     /// Goes on with a volume that goes with its dirty data, once nothing of it is under way. No epoch
     /// is begun until then: a back end that is silent would be sent the same one again and again.
     pub(crate) fn discard_if_quiet(&mut self, place: u16) {
+        let stays = |volume: &Volume<P>| {
+            volume.is_dirty() && volume.discarding.is_none() && volume.record.in_use
+        };
+        let members = self.volume(place).members;
+        let mut members = members.iter().filter_map(|of| self.volumes[usize::from(of)].as_ref());
         if !self.lost
+            && !members.any(stays)
             && self.volume(place).discarding.is_some()
             && self.is_quiet(place)
             && let Some(id) = self.volume(place).discarding.take()
@@ -202,10 +213,14 @@ impl<P: Payload> WriteLog<P> {
             }
             self.segments.retire(segment);
         }
-        for (drain, _) in volume.drains {
+        for (drain, ..) in volume.drains {
             self.answer(drain, Err(Refusal::NoVolume));
         }
         self.answer(id, Ok(Done::Nothing));
+        self.regroup();
+        volume.members.remove(place);
+        volume.members.iter().for_each(|member| self.volume(member).slow_down(false));
+        self.group_goes_on(volume.members);
     }
 
     /// What the status says of a volume.
@@ -219,7 +234,7 @@ impl<P: Payload> WriteLog<P> {
             dirty_bytes: volume.pages * BLOCK_BYTES * u64::from(volume.is_dirty()),
             dirty_chunks: volume.commits.last - volume.record.retired,
             epoch: volume.epoch,
-            retired_epoch: volume.record.retired_epoch,
+            retired_epoch: self.retired_epoch(place)?,
             taken: volume.is_dirty()
                 || volume.record.retired_epoch > self.config.bounds.first_epoch,
             damaged: volume.damaged,
@@ -227,6 +242,8 @@ impl<P: Payload> WriteLog<P> {
             destaged_writes: volume.destaged_writes,
             answered_blocks: volume.answered_blocks,
             failing: volume.failing,
+            group: volume.record.group.clone(),
+            waits_for: self.waits_for(place).map(str::to_owned),
             pace: volume.pace.status(),
         })
     }
@@ -261,7 +278,7 @@ impl<P: Payload> WriteLog<P> {
     /// For how long the oldest write of this session that the back end lacks has been waiting, in ns.
     pub fn dirty_age_ns(&self, LogVolumeId(place): LogVolumeId, now: Instant) -> Option<u64> {
         let volume = self.volumes.get(usize::from(place))?.as_ref()?;
-        let oldest = volume.record.retired_epoch + 1;
+        let oldest = volume.oldest.unwrap_or(volume.record.retired_epoch + 1);
         let dirty = volume.ages.iter().rfind(|(epoch, _)| *epoch <= oldest);
         let (_, since) = dirty.or(volume.ages.front()).filter(|_| volume.is_dirty())?;
         Some(now.since_ns(*since))
@@ -304,6 +321,10 @@ pub struct Status {
     pub answered_blocks: u64,
     /// Why the last try to bring an epoch to the back end failed, until one succeeds.
     pub failing: Option<Failure>,
+    /// Its write group, empty for none.
+    pub group: String,
+    /// The other volume of its group whose back end must have an earlier epoch first.
+    pub waits_for: Option<String>,
     /// How many requests of the destage may be under way at a time.
     pub pace: PaceStatus,
 }

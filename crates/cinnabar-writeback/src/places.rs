@@ -18,6 +18,12 @@ impl Places {
         }
     }
 
+    /// Those that are in it now, in order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = u16> + use<> {
+        let mut left = *self;
+        std::iter::from_fn(move || left.take_from(0))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.0 == [0; 4]
     }

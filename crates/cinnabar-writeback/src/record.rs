@@ -50,7 +50,11 @@ impl<P: Payload> WriteLog<P> {
         volume.record_writes.begun += 1;
         volume.record_writes.under_way = true;
         volume.record.stamp = stamp;
-        let record: &Record = &volume.record;
+        let mut record: Record = volume.record.clone();
+        if !record.in_use {
+            // A release without groups can read it.
+            record.group.clear();
+        }
         let offset = directory_offset(place, (stamp % 2) as u8);
         let (pages, data) = (vec![record.encode()], smallvec::SmallVec::new());
         self.counters.records += 1;
@@ -88,11 +92,13 @@ impl<P: Payload> WriteLog<P> {
             && needs <= ended
         {
             volume.destage = Destage::Retiring { upto, end };
+            volume.oldest = None;
+            let members = volume.members;
             // A session whose gap had no room begins when its gap is durable.
             if let Some(gap) = volume.drains_first.take_if(|gap| volume.record.gaps == [*gap]) {
                 volume.session = gap.session;
             }
-            self.answer_drains(place);
+            self.group_goes_on(members);
         }
     }
 }

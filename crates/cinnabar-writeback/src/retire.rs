@@ -14,6 +14,7 @@ use crate::pace::{Ready, Sent};
 use crate::ranges::RangeRecord;
 use crate::seam::EngineId;
 use crate::slots::ALL_SECTORS;
+use crate::volume::Volume;
 use cinnabar_engine::units::{BLOCK_BYTES, ByteSpan, Instant, sector_runs};
 use cinnabar_engine::{Failure, IoError, IoOp, Op, Payload, Slice};
 
@@ -58,8 +59,14 @@ impl<P: Payload> WriteLog<P> {
             if due > now && !pressed {
                 return self.wake_at(due);
             }
-            volume.close_epoch();
+            self.close_epoch(place);
         }
+        if self.oldest_of_others(place).is_some_and(|(oldest, _)| oldest < epoch) {
+            return;
+        }
+        let Self { volumes, segments, slots, .. } = self;
+        let used = |segment: u32| segments.all[segment as usize].used;
+        let volume = volumes[usize::from(place)].as_ref().expect("a volume at this place");
         let found = oldest_epoch(volume, slots, &used);
         let (epoch, last) = found.expect("the oldest chunk is of an epoch");
         let undurable = !self.config.mutants.is(Mutant::UndurableDestaged);
@@ -98,11 +105,12 @@ impl<P: Payload> WriteLog<P> {
         // Others may wait for what this volume holds.
         let all = self.segments.all.len() as u64;
         let scarce = !self.short.is_empty() && u64::from(self.segments.free_count()) * 4 <= all;
-        let volume = self.volumes[usize::from(place)].as_ref().expect("a volume at this place");
-        scarce
-            || !volume.drains.is_empty()
-            || !volume.waiting.is_empty()
-            || volume.drains_first.is_some()
+        let at = |place: u16| self.volumes[usize::from(place)].as_ref();
+        let members = at(place).expect("a volume at this place").members;
+        let presses = |volume: &Volume<P>| {
+            !volume.drains.is_empty() || !volume.waiting.is_empty() || volume.drains_first.is_some()
+        };
+        scarce || members.iter().filter_map(at).any(presses)
     }
 
     fn run(&mut self, place: u16) -> &mut Run<P> {
@@ -219,9 +227,11 @@ impl<P: Payload> WriteLog<P> {
     fn lose_dirty(&mut self, place: u16) {
         let volume = self.volume(place);
         volume.damaged = true;
-        let drains = std::mem::take(&mut volume.drains);
-        for (id, _) in drains {
-            self.answer(id, Err(crate::seam::Refusal::Damaged));
+        for member in volume.members.iter() {
+            self.touched.add(member);
+            for (id, ..) in std::mem::take(&mut self.volume(member).drains) {
+                self.answer(id, Err(crate::seam::Refusal::Damaged));
+            }
         }
         self.fail_waiting(place, Failure::Io(IoError::Io));
         self.short.remove(place);

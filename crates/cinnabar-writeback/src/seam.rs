@@ -57,6 +57,8 @@ pub enum Command {
         size_bytes: u64,
         /// Drawn at random; used if the volume has no place yet.
         incarnation: u64,
+        /// Its write group, empty for none; used if the volume has no place yet.
+        group: String,
     },
     /// Raise the number of a volume's claim at its back end. Answered with [`Done::Nothing`] once that is durable;
     /// then the claim gets it. One with a higher number than the log's was made by a newer state of the log.
@@ -68,12 +70,13 @@ pub enum Command {
         /// Its size in bytes.
         size_bytes: u64,
     },
-    /// Destage all that is dirty. Answered with [`Done::Nothing`] when the back end has everything
-    /// that was acknowledged before the command came.
+    /// Destage all that is dirty. Answered with [`Done::Nothing`] when the back end, and those of the others of its
+    /// group, have everything that was acknowledged before the command came.
     Drain(LogVolumeId),
     /// Give up the place of a volume. With dirty data it is refused unless `discard` says that they
     /// may be lost: then it is answered when nothing of the volume is under way any more, and what waits
-    /// for room or is on its way to the back end is given up at once.
+    /// for room or is on its way to the back end is given up at once. With others of its group that have dirty data
+    /// it waits until those are given up, too.
     Remove {
         /// The volume's place.
         place: LogVolumeId,
@@ -91,7 +94,7 @@ pub enum Command {
         /// From memory.
         memory: bool,
     },
-    /// From now on writes of a volume get room only as its destage goes on: half as many blocks as the
+    /// From now on writes of a volume, and of its group, get room only as its destage goes on: half as many blocks as the
     /// back end has taken, so that what is dirty becomes less; or, as at first, as long as there is
     /// room. Not answered.
     Slow {

@@ -7,6 +7,7 @@ use crate::format::directory::{Gap, Record};
 use crate::format::{SEGMENT_PAGES, chunk::Entry};
 use crate::mutant::Mutants;
 use crate::pace::Pace;
+use crate::places::Places;
 use crate::ranges::{RangeRecord, ZeroRanges};
 use crate::record::RecordWrites;
 use crate::segments::Segments;
@@ -36,11 +37,13 @@ pub(crate) struct Volume<P> {
     /// What the directory says, or will say with the record being written.
     pub(crate) record: Record,
     pub(crate) session: u32,
+    /// Places of its write group: it, and those that count epochs with it.
+    pub(crate) members: Places,
     /// Its size, as guests see it: a larger one counts once it is durable.
     pub(crate) size_bytes: u64,
     /// The epoch that writes belong to now.
     pub(crate) epoch: u64,
-    /// Since when it has chunks.
+    /// Since when the volume has chunks of it.
     pub(crate) epoch_since: Option<Instant>,
     /// Some epochs that are not retired, and when they began: the age of what is dirty.
     pub(crate) ages: VecDeque<(u64, Instant)>,
@@ -63,8 +66,9 @@ pub(crate) struct Volume<P> {
     pub(crate) waiting: VecDeque<Waiting<P>>,
     pub(crate) destage: Destage<P>,
     pub(crate) pace: Pace,
-    /// Commands that wait until the back end has every chunk up to this number.
-    pub(crate) drains: Vec<(RequestId, u64)>,
+    /// Commands that wait until the back end has every chunk up to this number,
+    /// and those of the others of its group all epochs before this one.
+    pub(crate) drains: Vec<(RequestId, u64, u64)>,
     /// It was attached since the log was opened: before, no engine has it.
     pub(crate) attached: bool,
     /// The volume comes, goes, or becomes smaller, and this is being recorded: the command, and the
@@ -95,7 +99,10 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     /// A volume as its record has it, with chunks up to `last`, of epochs up to `epoch`.
     pub(crate) fn new(record: Record, last: u64, epoch: u64, mutants: Mutants) -> Self {
         let session = record.gaps.last().map_or(0, |gap| gap.session);
+        let mut members = Places::default();
+        members.add(record.volume);
         Self {
+            members,
             size_bytes: record.size_bytes,
             record,
             session,
@@ -167,14 +174,6 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
     /// Whether the back end had no room for what was to be written last.
     pub(crate) fn has_no_room(&self) -> bool {
         self.failing == Some(Failure::Io(IoError::NoSpace))
-    }
-
-    /// Ends the epoch: what is written from now on may depend on what was written before.
-    pub(crate) fn close_epoch(&mut self) {
-        if self.epoch_since.take().is_some() {
-            self.commits.release();
-            self.epoch += 1;
-        }
     }
 
     /// Sectors of a span in one of its blocks, bit 0 the first. Those behind the volume's end count.
@@ -274,7 +273,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         if !self.is_dirty() {
             self.ages.clear();
         }
-        let oldest = self.record.retired_epoch + 1;
+        let oldest = self.oldest.unwrap_or(self.record.retired_epoch + 1);
         while self.ages.get(1).is_some_and(|(epoch, _)| *epoch <= oldest) {
             self.ages.pop_front();
         }
@@ -314,7 +313,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
         uuid: [u8; 16],
         volume: u16,
         stamp: u64,
-        (name, size_bytes, incarnation): (String, u64, u64),
+        (name, size_bytes, incarnation, group): (String, u64, u64, String),
         bounds: &Bounds,
     ) -> Record {
         let (last, retired_epoch) = (bounds.first_number, bounds.first_epoch);
@@ -330,6 +329,7 @@ impl<P: cinnabar_engine::Payload> Volume<P> {
             retired_epoch,
             claim: 0,
             gaps: vec![Gap { last, next: last + 1, session: 1 }],
+            group,
         }
     }
 }

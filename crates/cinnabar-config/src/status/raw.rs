@@ -187,6 +187,10 @@ pub struct WriteBackStatus {
     pub ack: Ack,
     /// Where its claim is.
     pub claim: String,
+    /// Its write group, empty for none.
+    pub group: String,
+    /// The volume of its group whose back end must have earlier writes first.
+    pub waits_for: Option<String>,
 }
 
 /// An index was loaded.

@@ -218,6 +218,8 @@ async fn volumes_that_leave_the_file_go_only_if_asked_for_and_unused() {
         leaving: false,
         ack: cinnabar_config::settings::Ack::Durable,
         claim: String::new(),
+        group: String::new(),
+        waits_for: None,
     };
     site.by_command("vm2", |volume| volume.connections = 2);
     // Nothing else is changed either.

@@ -12,13 +12,16 @@ use cinnabar_engine::metadata::codec::{Reader, Writer};
 use cinnabar_engine::units::BLOCK_BYTES;
 
 const MAGIC: u32 = 0x5244_4C57;
+/// Of a volume in a write group: a release without groups takes both of its records for damaged, and opens no such
+/// log.
+const GROUPED: u32 = 0x4744_4C57;
 /// Sessions that may begin before the first of them is retired. Beyond that a volume is drained
 /// before it is served.
 pub const GAPS_MAX: usize = 128;
 const NAME_FIELD: usize = NAME_BYTES_MAX;
 const FIELDS_BYTES: usize = 4 + 4 + 8 + 16 + 2 + 1 + 1 + NAME_FIELD + 8 * 5 + 4 + 2;
 const GAP_BYTES: usize = 8 + 8 + 4;
-const _: () = assert!(FIELDS_BYTES + GAPS_MAX * GAP_BYTES <= 4096);
+const _: () = assert!(FIELDS_BYTES + GAPS_MAX * GAP_BYTES + 1 + NAME_FIELD <= 4096);
 
 /// A jump in the numbers of chunks: behind `last` comes `next`, written by `session`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +60,8 @@ pub struct Record {
     /// Jumps in the numbers behind `retired`, in order. The first one may lie before it: it tells the
     /// session of what follows.
     pub gaps: Vec<Gap>,
+    /// Its write group, up to 64 bytes: epochs are counted, and destaged, over all of its members. Empty: none.
+    pub group: String,
 }
 
 impl Record {
@@ -69,7 +74,7 @@ impl Record {
         assert!(!self.in_use || (1..=NAME_FIELD).contains(&self.name.len()), "a name that fits");
         let mut page = MetaPage::zeroed();
         let mut w = Writer::new(&mut page.0);
-        w.u32(MAGIC);
+        w.u32(if self.group.is_empty() { MAGIC } else { GROUPED });
         w.u64(self.stamp);
         w.bytes(&self.uuid);
         w.u16(self.volume);
@@ -89,6 +94,10 @@ impl Record {
             w.u64(gap.next);
             w.u32(gap.session);
         }
+        if !self.group.is_empty() {
+            w.u8(self.group.len() as u8);
+            w.bytes(self.group.as_bytes());
+        }
         w.seal();
         debug_assert_eq!(Self::decode(&page).as_ref(), Some(self), "what is read is what is meant");
         page
@@ -97,7 +106,8 @@ impl Record {
     /// The record in a page, or nothing if there is none or it is damaged.
     pub fn decode(page: &MetaPage) -> Option<Self> {
         let mut r = Reader::verified(&page.0)?;
-        if r.u32() != MAGIC {
+        let magic = r.u32();
+        if ![MAGIC, GROUPED].contains(&magic) {
             return None;
         }
         let (stamp, uuid, volume) = (r.u64(), r.array(), r.u16());
@@ -115,6 +125,9 @@ impl Record {
         }
         let gap = |_| Gap { last: r.u64(), next: r.u64(), session: r.u32() };
         let gaps: Vec<Gap> = (0..count).map(gap).collect();
+        let length = if magic == GROUPED { usize::from(r.u8()) } else { 0 };
+        let group = r.array::<NAME_FIELD>();
+        let group = std::str::from_utf8(group.get(..length)?).ok()?.to_owned();
         let ordered = gaps.iter().all(|gap| gap.last < gap.next)
             && gaps.windows(2).all(|pair| pair[0].next <= pair[1].last);
         let bounded = [stamp, retired, retired_epoch].iter().all(|number| *number < NUMBERS_END)
@@ -132,8 +145,9 @@ impl Record {
             retired_epoch,
             claim,
             gaps,
+            group,
         };
-        (ordered && bounded).then_some(record)
+        (ordered && bounded && (magic == MAGIC || length > 0)).then_some(record)
     }
 
     /// The number that follows `number`, and the session that writes it.
@@ -164,6 +178,7 @@ mod tests {
             retired_epoch: 4,
             claim: 1,
             gaps: vec![gap(10, 20, 2), gap(25, 31, 3)],
+            group: String::new(),
         }
     }
 
@@ -173,6 +188,14 @@ mod tests {
         assert_eq!(Record::decode(&page), Some(record()));
         page.0[100] ^= 1;
         assert_eq!(Record::decode(&page), None);
+    }
+
+    #[test]
+    fn only_a_record_of_a_group_is_of_another_kind() {
+        let grouped = Record { group: "vm".into(), ..record() };
+        let page = grouped.encode();
+        assert_eq!(Record::decode(&page), Some(grouped));
+        assert_ne!(page.0[..4], record().encode().0[..4], "a release without groups can't read it");
     }
 
     #[test]

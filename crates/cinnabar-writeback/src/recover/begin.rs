@@ -67,6 +67,9 @@ impl Survey {
             log.volumes[place] = Some(volume);
         }
         log.segments.take_over(|segment| used.get(&segment).copied());
+        if config.groups && !config.mutants.is(Mutant::GroupForgotten) {
+            log.regroup();
+        }
         Ok(log)
     }
 }

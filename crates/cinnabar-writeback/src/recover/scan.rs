@@ -312,6 +312,7 @@ mod tests {
             retired_epoch: 0,
             claim: 0,
             gaps: vec![Gap { last: 0, next: 1, session: 1 }],
+            group: String::new(),
         };
         let chunks = BTreeMap::new();
         let headers = Headers { record, chunks, seen: 0, session: 0, durable: 0 };

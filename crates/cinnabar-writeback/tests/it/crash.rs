@@ -47,11 +47,11 @@ impl World {
         self.host.revive();
         for guest in &mut self.guests {
             drop(guest.disk.abandon(&mut self.rng));
-            guest.check_backend()?;
             guest.asked.clear();
             // A volume may have grown, or not: it is attached as what it was to be.
             (guest.sectors, guest.place, guest.command) = (guest.wanted, None, None);
         }
+        self.check_backends()?;
         if power {
             self.ssd.power_cut(&mut self.rng);
         } else {

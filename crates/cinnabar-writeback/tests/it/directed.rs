@@ -25,7 +25,12 @@ pub(crate) fn a_volume_that_grows_while_an_epoch_is_retired_is_destaged_on(mutan
     rig.submit(place, Op::Flush);
     rig.settle_log();
     assert!(rig.disks[&place].under_way() > 0, "the epoch is on its way");
-    let grow = Command::Attach { name: "a".into(), size_bytes: 128 * 4096, incarnation: 5 };
+    let grow = Command::Attach {
+        name: "a".into(),
+        size_bytes: 128 * 4096,
+        incarnation: 5,
+        group: String::new(),
+    };
     let grown = rig.control(grow);
     while rig.end_engine() {}
     rig.settle();
@@ -42,7 +47,12 @@ pub(crate) fn an_epoch_is_not_recorded_by_a_record_that_is_older(mutants: Mutant
         rig.submit(place, Op::Flush);
     }
     rig.settle_log();
-    let grow = Command::Attach { name: "a".into(), size_bytes: 128 * 4096, incarnation: 5 };
+    let grow = Command::Attach {
+        name: "a".into(),
+        size_bytes: 128 * 4096,
+        incarnation: 5,
+        group: String::new(),
+    };
     rig.control(grow);
     while rig.end_engine() {}
     assert_eq!(rig.ssd.under_way(), 1, "the record with the new size");
@@ -56,7 +66,12 @@ pub(crate) fn a_volume_that_grows_is_served_meanwhile(mutants: Mutants) {
     let (mut rig, place) = attached(mutants, 64);
     rig.write(place, 1, 1, 7);
     rig.settle_log();
-    let grow = Command::Attach { name: "a".into(), size_bytes: 128 * 4096, incarnation: 5 };
+    let grow = Command::Attach {
+        name: "a".into(),
+        size_bytes: 128 * 4096,
+        incarnation: 5,
+        group: String::new(),
+    };
     rig.control(grow);
     let beyond = rig.write(place, 100, 1, 8);
     assert!(matches!(rig.replies.get(&beyond), Some(Err(Failure::Invalid))), "not yet");
@@ -92,7 +107,12 @@ pub(crate) fn a_flush_does_not_cover_the_next_volume_of_a_place(mutants: Mutants
         }
     }
     assert_eq!(rig.answers.get(&removed), Some(&Ok(Done::Nothing)));
-    let attach = Command::Attach { name: "b".into(), size_bytes: 64 * 4096, incarnation: 3 };
+    let attach = Command::Attach {
+        name: "b".into(),
+        size_bytes: 64 * 4096,
+        incarnation: 3,
+        group: String::new(),
+    };
     let attach = rig.control(attach);
     for _ in 0..4 {
         if rig.ssd.under_way() > 1 {
@@ -281,7 +301,12 @@ pub(crate) fn a_rotten_header_loses_nothing_in_silence(mutants: Mutants) {
         rig.settle_log();
         rig.ssd.rot_page(768 + page);
         rig.reopen().expect("the directory is sound");
-        let again = Command::Attach { name: "a".into(), size_bytes: 64 * 4096, incarnation: 1 };
+        let again = Command::Attach {
+            name: "a".into(),
+            size_bytes: 64 * 4096,
+            incarnation: 1,
+            group: String::new(),
+        };
         let again = rig.control(again);
         rig.settle_log();
         assert_eq!(rig.answers.get(&again), Some(&Err(Refusal::Damaged)), "page {page}");
@@ -304,7 +329,12 @@ pub(crate) fn a_lost_record_of_a_session_loses_nothing_in_silence(mutants: Mutan
     // The attach took stamps 1 and 2, in pages 3 and 2; the second session 3, in page 3.
     rig.ssd.rot_page(3);
     rig.reopen().expect("one record is left");
-    let again = Command::Attach { name: "a".into(), size_bytes: 64 * 4096, incarnation: 1 };
+    let again = Command::Attach {
+        name: "a".into(),
+        size_bytes: 64 * 4096,
+        incarnation: 1,
+        group: String::new(),
+    };
     let again = rig.control(again);
     rig.settle_log();
     assert_eq!(rig.answers.get(&again), Some(&Err(Refusal::Damaged)));
@@ -315,7 +345,8 @@ pub(crate) fn names_and_sizes_that_do_not_fit_are_refused(mutants: Mutants) {
     for (name, size_bytes) in
         [(String::new(), 4096), ("x".repeat(65), 4096), ("x".to_owned(), 1 << 60)]
     {
-        let id = rig.control(Command::Attach { name, size_bytes, incarnation: 1 });
+        let id =
+            rig.control(Command::Attach { name, size_bytes, incarnation: 1, group: String::new() });
         rig.settle_log();
         assert!(rig.answers[&id].is_err());
     }
@@ -324,7 +355,12 @@ pub(crate) fn names_and_sizes_that_do_not_fit_are_refused(mutants: Mutants) {
 /// A read came back when its volume had become smaller, or larger.
 pub(crate) fn a_read_under_way_meets_a_volume_of_another_size(mutants: Mutants) {
     let mut rig = Rig::new(config(mutants));
-    let grow = |bytes| Command::Attach { name: "a".into(), size_bytes: bytes, incarnation: 1 };
+    let grow = |bytes| Command::Attach {
+        name: "a".into(),
+        size_bytes: bytes,
+        incarnation: 1,
+        group: String::new(),
+    };
     let id = rig.control(grow(4096 + 512));
     rig.settle_log();
     let Some(Ok(Done::Attached(place))) = rig.answers.get(&id).copied() else { panic!("attach") };
@@ -346,7 +382,12 @@ pub(crate) fn a_read_under_way_meets_a_volume_of_another_size(mutants: Mutants) 
 
 pub(crate) fn a_volume_becomes_smaller_when_nothing_of_it_is_under_way(mutants: Mutants) {
     let (mut rig, place) = attached(mutants, 64);
-    let shrink = || Command::Attach { name: "a".into(), size_bytes: 8 * 4096, incarnation: 5 };
+    let shrink = || Command::Attach {
+        name: "a".into(),
+        size_bytes: 8 * 4096,
+        incarnation: 5,
+        group: String::new(),
+    };
     rig.write(place, 40, 1, 7);
     let dirty = rig.control(shrink());
     assert_eq!(rig.answers.get(&dirty), Some(&Err(Refusal::Smaller)));

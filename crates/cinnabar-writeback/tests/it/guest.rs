@@ -63,6 +63,16 @@ impl Guest {
         }
     }
 
+    /// All of a run. Those of a group are one guest's, whose barriers count for all of its disks.
+    pub(crate) fn all(settings: &Settings) -> Vec<Self> {
+        let mut all: Vec<Self> =
+            (0..settings.volumes).map(|index| Self::new(index, settings)).collect();
+        for index in 1..settings.group {
+            all[index].oracle = all[0].oracle.beside(&all[0].disk.durable);
+        }
+        all
+    }
+
     pub(crate) fn whole(&self) -> ByteSpan {
         ByteSpan::new(0, self.sectors * 512)
     }
@@ -75,12 +85,6 @@ impl Guest {
         rng: &mut Rng,
     ) -> Option<(Op<Mem>, u64)> {
         draw(settings, self.sectors, (&self.asked, &mut self.oracle), next_value, rng)
-    }
-
-    pub(crate) fn check_backend(&self) -> Result<(), String> {
-        self.oracle
-            .check_image(|sector| self.disk.candidates(sector).collect())
-            .map_err(|wrong| format!("{}: the back end's image is illegal: {wrong}", self.name))
     }
 
     /// What was answered before `submitted`, and not written since, is durable at the back end.

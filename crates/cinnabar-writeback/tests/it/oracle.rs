@@ -6,7 +6,9 @@
 //! (`until`). An image is legal if there is one T such that each sector has a value with
 //! before <= T <= until.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
+use std::rc::Rc;
 
 /// A write of one sector.
 #[derive(Clone, Copy, Debug)]
@@ -25,26 +27,39 @@ struct Written {
 pub(crate) struct Oracle {
     /// By sector, in order.
     history: Vec<Vec<Written>>,
+    /// Of all disks of a guest.
+    time: Rc<Time>,
+}
+
+#[derive(Debug, Default)]
+struct Time {
     /// Barriers that were answered.
-    barriers: u64,
-    clock: u64,
+    barriers: Cell<u64>,
+    clock: Cell<u64>,
+}
+
+impl Time {
+    /// The number of a barrier that is answered now.
+    fn barrier(&self) -> u64 {
+        self.barriers.replace(self.barriers.get() + 1)
+    }
 }
 
 impl Oracle {
     pub(crate) fn new(sectors: usize) -> Self {
         let first =
             Written { value: 0, before: 0, answered: Some(0), covered: Some(0), lost: false };
-        Self { history: vec![vec![first]; sectors], barriers: 0, clock: 0 }
+        Self { history: vec![vec![first]; sectors], time: Rc::default() }
     }
 
     pub(crate) fn now(&mut self) -> u64 {
-        self.clock += 1;
-        self.clock
+        self.time.clock.set(self.time.clock.get() + 1);
+        self.time.clock.get()
     }
 
     pub(crate) fn write(&mut self, sectors: std::ops::Range<usize>, value: u64) {
-        self.clock += 1;
-        let before = self.barriers;
+        self.now();
+        let before = self.time.barriers.get();
         for sector in sectors {
             let (answered, covered, lost) = (None, None, false);
             self.history[sector].push(Written { value, before, answered, covered, lost });
@@ -77,8 +92,7 @@ impl Oracle {
 
     /// A flush that was submitted at `submitted` is answered.
     pub(crate) fn barrier(&mut self, submitted: u64) {
-        let number = self.barriers;
-        self.barriers += 1;
+        let number = self.time.barrier();
         for written in self.history.iter_mut().flatten() {
             if written.covered.is_none() && written.answered.is_some_and(|at| at < submitted) {
                 written.covered = Some(number);
@@ -88,8 +102,7 @@ impl Oracle {
 
     /// A write with FUA is answered: a barrier that covers it alone.
     pub(crate) fn fua(&mut self, sectors: std::ops::Range<usize>) {
-        let number = self.barriers;
-        self.barriers += 1;
+        let number = self.time.barrier();
         for sector in sectors {
             let newest = self.history[sector].last_mut().expect("it was submitted");
             newest.covered.get_or_insert(number);
@@ -111,6 +124,11 @@ impl Oracle {
         oracle
     }
 
+    /// Another disk of the same guest that holds these values, durably.
+    pub(crate) fn beside(&self, values: &[u64]) -> Self {
+        Self { time: Rc::clone(&self.time), ..Self::of(values) }
+    }
+
     /// The newest value of a sector, if it was answered before `time`.
     pub(crate) fn newest_before(&self, sector: usize, time: u64) -> Option<u64> {
         let newest = self.history[sector].last().expect("a sector has a value");
@@ -120,42 +138,34 @@ impl Oracle {
     /// Whether the back end may hold these values, of each sector any. `Err` says which sectors
     /// contradict each other.
     pub(crate) fn check_image(&self, image: impl Fn(usize) -> Vec<u64>) -> Result<(), String> {
+        Self::check_images([(self, image)])
+    }
+
+    /// The same of all disks of a guest.
+    pub(crate) fn check_images<'a>(
+        all: impl IntoIterator<Item = (&'a Self, impl Fn(usize) -> Vec<u64>)>,
+    ) -> Result<(), String> {
         // For each value of each sector the T that it allows, as a list of ranges.
         let mut allowed: BTreeMap<u64, i64> = BTreeMap::new();
         let (mut values, mut notes) = (0i64, Vec::new());
-        for sector in 0..self.history.len() {
-            let mut candidates = image(sector);
-            candidates.sort_unstable();
-            candidates.dedup();
-            for value in candidates {
-                values += 1;
-                let mut ranges: Vec<(u64, u64)> = Vec::new();
-                for (index, written) in self.history[sector].iter().enumerate() {
-                    if written.value == value {
-                        let until = self.until(sector, index);
-                        if written.before <= until {
-                            ranges.push((written.before, until));
+        for (disk, (of, image)) in all.into_iter().enumerate() {
+            for sector in 0..of.history.len() {
+                let mut candidates = image(sector);
+                candidates.sort_unstable();
+                candidates.dedup();
+                for value in candidates {
+                    values += 1;
+                    let ranges = of.ranges(sector, value);
+                    if ranges.is_empty() {
+                        return Err(format!("sector {sector} holds {value}, which it must not"));
+                    }
+                    for (from, to) in &ranges {
+                        *allowed.entry(*from).or_default() += 1;
+                        if *to != u64::MAX {
+                            *allowed.entry(to + 1).or_default() -= 1;
                         }
                     }
-                }
-                if ranges.is_empty() {
-                    return Err(format!("sector {sector} holds {value}, which it must not"));
-                }
-                ranges.sort_unstable();
-                notes.push((sector, value, ranges.clone()));
-                // Ranges of one value count once where they overlap.
-                let mut merged: Vec<(u64, u64)> = Vec::new();
-                for (from, to) in ranges {
-                    match merged.last_mut() {
-                        Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
-                        _ => merged.push((from, to)),
-                    }
-                }
-                for (from, to) in merged {
-                    *allowed.entry(from).or_default() += 1;
-                    if to != u64::MAX {
-                        *allowed.entry(to + 1).or_default() -= 1;
-                    }
+                    notes.push((disk, sector, value, ranges));
                 }
             }
         }
@@ -166,16 +176,33 @@ impl Oracle {
                 return Ok(());
             }
         }
-        let latest = notes.iter().max_by_key(|note| note.2[0].0);
-        let earliest = notes.iter().min_by_key(|note| note.2.last().map(|range| range.1));
+        let latest = notes.iter().max_by_key(|note| note.3[0].0);
+        let earliest = notes.iter().min_by_key(|note| note.3.last().map(|range| range.1));
         Err(format!("no barrier allows this image: {latest:?} and {earliest:?}"))
+    }
+
+    /// The T that a value of a sector allows, in order; where they overlap they count once.
+    fn ranges(&self, sector: usize, value: u64) -> Vec<(u64, u64)> {
+        let history = self.history[sector].iter().enumerate();
+        let ranges = history.filter(|(_, written)| written.value == value);
+        let ranges = ranges.map(|(index, written)| (written.before, self.until(sector, index)));
+        let mut ranges: Vec<_> = ranges.filter(|(before, until)| before <= until).collect();
+        ranges.sort_unstable();
+        let mut merged: Vec<(u64, u64)> = Vec::new();
+        for (from, to) in ranges {
+            match merged.last_mut() {
+                Some(last) if from <= last.1.saturating_add(1) => last.1 = last.1.max(to),
+                _ => merged.push((from, to)),
+            }
+        }
+        merged
     }
 
     /// Whether a guest may read this value of a sector after a crash. `power`: what was not flushed
     /// may be lost, else only what was not answered.
     pub(crate) fn check_after_crash(&self, sector: usize, value: u64, power: bool) -> bool {
         let history = &self.history[sector];
-        let now = self.barriers;
+        let now = self.time.barriers.get();
         history.iter().enumerate().any(|(index, written)| {
             let superseded = history[index + 1..].iter().any(|later| later.answered.is_some());
             let seen = if power { self.until(sector, index) >= now } else { !superseded };
@@ -185,7 +212,7 @@ impl Oracle {
 
     /// After a crash this is the value; later writes did not happen.
     pub(crate) fn decide(&mut self, sector: usize, value: u64) {
-        let now = self.clock + 1;
+        let now = self.time.clock.get() + 1;
         let history = &mut self.history[sector];
         let at =
             history.iter().rposition(|written| written.value == value).expect("it was checked");

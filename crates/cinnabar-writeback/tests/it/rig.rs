@@ -171,8 +171,18 @@ impl Rig {
     }
 
     pub(crate) fn attach(&mut self, name: &str, blocks: u64, incarnation: u64) -> LogVolumeId {
-        let (name, size_bytes) = (name.to_owned(), blocks * 4096);
-        let id = self.control(Command::Attach { name, size_bytes, incarnation });
+        self.attach_to("", name, (blocks, incarnation))
+    }
+
+    /// In a write group.
+    pub(crate) fn attach_to(
+        &mut self,
+        group: &str,
+        name: &str,
+        (blocks, incarnation): (u64, u64),
+    ) -> LogVolumeId {
+        let (name, group, size_bytes) = (name.to_owned(), group.to_owned(), blocks * 4096);
+        let id = self.control(Command::Attach { name, size_bytes, incarnation, group });
         self.settle_log();
         match self.answers.get(&id) {
             Some(Ok(Done::Attached(place))) => *place,

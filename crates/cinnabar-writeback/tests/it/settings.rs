@@ -49,6 +49,8 @@ pub(crate) struct Settings {
     pub(crate) memory_age_ns: u64,
     /// How often the pace of a destage is decided on, if it is.
     pub(crate) pace_ns: u64,
+    /// So many of the volumes are one guest's, in a write group: none, or at least two.
+    pub(crate) group: usize,
     /// The log has two SSDs.
     pub(crate) mirror: Option<MirrorSettings>,
     pub(crate) mutants: Mutants,
@@ -109,6 +111,7 @@ impl Settings {
             memory_lost,
             memory_age_ns,
             pace_ns,
+            group: 0,
             mirror: None,
             mutants: Mutants::default(),
         }
@@ -124,6 +127,17 @@ impl Settings {
         let mirror = Some(MirrorSettings::draw(&mut rng));
         let crash = self.crash.max([0.0, 0.005][rng.random_range(0..2)]);
         Self { mirror, crash, rot: 0.0, ssd_fails: 0.0, memory_lost: 0.0, ..self }
+    }
+
+    /// The same, with a write group in a third of the runs.
+    pub(crate) fn grouped(self, seed: u64) -> Self {
+        let mut rng = Rng::seed_from_u64(seed ^ 0x6209_0002);
+        if !rng.random_ratio(1, 3) {
+            return self;
+        }
+        let volumes = self.volumes.max(2);
+        let flush = self.flush.max([0.02, 0.1][rng.random_range(0..2)]);
+        Self { group: rng.random_range(2..=volumes), volumes, flush, ..self }
     }
 
     /// Of each bound the usual one, the smallest, or one between.
@@ -160,6 +174,7 @@ impl Settings {
             age_max_ns: self.age_max_ns,
             memory_age_ns: self.memory_age_ns,
             pace_ns: self.pace_ns,
+            groups: true,
             bounds: self.bounds,
             mutants: self.mutants,
         }
@@ -211,6 +226,8 @@ counts! {
     grown,
     removed,
     discarded,
+    /// A destage waited for another volume of its group.
+    waited_for,
     /// Commands that were refused.
     refused,
     no_place,

@@ -3,7 +3,6 @@
 use super::disk::sectors;
 use super::guest::{Asked, Guest, Pending};
 use super::memory::Mem;
-use super::oracle::Oracle;
 use super::rng::Rng;
 use super::settings::{Counts, Settings};
 use super::ssd::Ssd;
@@ -78,7 +77,7 @@ impl World {
             now: Instant(1),
             log,
             ssd,
-            guests: (0..settings.volumes).map(|index| Guest::new(index, settings)).collect(),
+            guests: Guest::all(settings),
             next_id: 0,
             next_value: 0,
             wake: None,
@@ -219,10 +218,11 @@ impl World {
             self.tell_misses()?;
         }
         let index = self.rng.random_range(0..self.guests.len());
+        self.note_waiting(index);
         if self.rng.random_bool(settings.restart) {
             self.counts.restarts += 1;
             self.guests[index].disk.restart(&mut self.rng);
-            self.guests[index].check_backend()?;
+            self.check_backend(index)?;
             let Some(place) = self.guests[index].place else { return Ok(()) };
             return self.apply(Event::Control(RequestId(0), Command::Restarted(place)));
         }
@@ -273,13 +273,14 @@ impl World {
             }
             7..=8 if self.guests[index].asked.is_empty() => {
                 let discard = self.rng.random_bool(0.6);
-                self.command(index, Pending::Remove { discard })
+                self.remove(index, discard)
             }
             _ if self.log.places().count() == usize::from(self.settings.bounds.volumes) => {
                 let (name, size_bytes) = ("stranger".to_owned(), 4096);
                 let id = self.new_id();
                 self.answer = None;
-                let attach = Command::Attach { name, size_bytes, incarnation: 1 };
+                let attach =
+                    Command::Attach { name, size_bytes, incarnation: 1, group: String::new() };
                 self.apply(Event::Control(id, attach))?;
                 self.counts.no_place += 1;
                 match self.answer.take() {
@@ -298,7 +299,8 @@ impl World {
         let command = match pending {
             Pending::Attach => {
                 let (name, size_bytes) = (guest.name.clone(), guest.wanted * 512);
-                Command::Attach { name, size_bytes, incarnation }
+                let group = if index < self.settings.group { "guest" } else { "" };
+                Command::Attach { name, size_bytes, incarnation, group: group.to_owned() }
             }
             Pending::Drain(_) => Command::Drain(guest.place.expect("it is attached")),
             Pending::Remove { discard } => {
@@ -346,7 +348,7 @@ impl World {
                     // The driver has all that was asked of it end before anything else may use it.
                     self.orphans.extend(guest.disk.abandon(&mut self.rng));
                     guest.disk.restart(&mut self.rng);
-                    guest.oracle = Oracle::of(&guest.disk.durable);
+                    guest.oracle = guest.oracle.beside(&guest.disk.durable);
                 } else {
                     self.counts.removed += 1;
                     guest.check_drained(u64::MAX)?;
@@ -398,7 +400,8 @@ impl World {
         if able.is_empty() {
             return Ok(false);
         }
-        let guest = &mut self.guests[able[self.rng.random_range(0..able.len())]];
+        let index = able[self.rng.random_range(0..able.len())];
+        let guest = &mut self.guests[index];
         let which = self.rng.random_range(0..guest.disk.under_way());
         let fails = !calm && self.rng.random_bool(self.settings.engine_fails);
         let ended = if fails {
@@ -409,7 +412,7 @@ impl World {
             guest.disk.end(which).map(|(id, answer)| (id, Ok(answer)))
         };
         if let Some((id, result)) = ended {
-            guest.check_backend()?;
+            self.check_backend(index)?;
             self.apply(Event::EngineDone(id, result))?;
         }
         Ok(true)
@@ -443,10 +446,6 @@ impl World {
             self.end_some()?;
         }
         Err("requests or commands are never answered".to_owned())
-    }
-
-    pub(crate) fn check_backends(&self) -> Checked {
-        self.guests.iter().try_for_each(Guest::check_backend)
     }
 
     fn ask(&mut self) -> Checked {

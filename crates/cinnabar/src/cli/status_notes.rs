@@ -133,8 +133,11 @@ fn write_back(volume: &VolumeReport) -> Option<String> {
         format!("; at most {most} requests at a time{}", pace_reason(own.destage_pace))
     });
     let leaving = if own.leaving { ", on its way out of write-back mode" } else { "" };
+    let waits = own.waits_for.as_ref().map_or(String::new(), |other| {
+        format!("; they wait for earlier ones of volume {other:?}, of the same write group")
+    });
     Some(format!(
-        "{} in the write log are not at its backend yet, the oldest for {} s{leaving}{pace}",
+        "{} in the write log are not at its backend yet, the oldest for {} s{leaving}{pace}{waits}",
         show_size(own.dirty_bytes),
         own.dirty_age_s
     ))

@@ -245,6 +245,8 @@ fn sample_write_back() -> WriteBackStatus {
         leaving: true,
         ack: Ack::Memory,
         claim: "/srv/vm1.raw.cinnabar-claim".into(),
+        group: "vm".into(),
+        waits_for: Some("vm1-wal".into()),
     }
 }
 
@@ -268,6 +270,7 @@ fn the_status_is_readable() {
         "/ssd/writes.img, alone: no other one holds everything, 2 reads failed",
         "/other/writes.img, missing: it did not answer in time, 2 reads failed",
         "vm1: 3.0 MiB in the write log are not at its backend yet, the oldest for 4.2 s, on its way out",
+        "they wait for earlier ones of volume \"vm1-wal\", of the same write group",
         "vm1: 3.0 MiB read from the cache of volume \"golden\"; it has 7 of 5120 objects itself",
         "; at most 4 requests at a time, for guests' reads of the backend have become slow",
         "vm1: 5 operations of the backend failed",

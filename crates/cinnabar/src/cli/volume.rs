@@ -56,8 +56,8 @@ enum Command {
         /// there are clients, and wait]
         #[arg(long)]
         force: bool,
-        /// Give up its writes that the backend does not have yet: they are lost [default: bring them
-        /// there first]
+        /// Give up its writes that the backend does not have yet: they are lost; of a write group once all volumes with
+        /// such writes are given up [default: bring them there first]
         #[arg(long)]
         discard_dirty: bool,
         #[command(flatten)]

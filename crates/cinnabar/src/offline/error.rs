@@ -137,6 +137,17 @@ pub enum OfflineError {
         /// The volume.
         volume: String,
     },
+    /// The order of its writes and those of others would be lost.
+    #[error(
+        "{volume:?} is in a write group with {}, of which the log has writes, too",
+        names(others)
+    )]
+    Grouped {
+        /// The volume.
+        volume: String,
+        /// The others.
+        others: Vec<String>,
+    },
     /// The back end fails.
     #[error("{to}: {message}")]
     TargetIo {
@@ -228,6 +239,9 @@ impl OfflineError {
             Self::TargetUnclaimed { .. } => {
                 "name the claim with --claim (of an exclusive volume it is in the daemon's state folder), or say \
                  --copy: the log keeps the writes then"
+            }
+            Self::Grouped { .. } => {
+                "bring them to their back ends together: --volume and --to once for each; or take a --copy"
             }
             Self::TargetIo { .. } => {
                 "what was written until then is recorded: mend the back end and run the command again"

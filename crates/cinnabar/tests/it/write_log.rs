@@ -63,6 +63,7 @@ fn use_it(site: &Site, name: &str, act: impl FnOnce(&mut Session, LogVolumeId)) 
         name: name.to_owned(),
         size_bytes: VOLUME_BYTES,
         incarnation: INCARNATION,
+        group: String::new(),
     };
     // Its back end is away, and at the end the session is let go of as by `kill -9`.
     let mut session = Session::new(log, disk, None).expect("a session");

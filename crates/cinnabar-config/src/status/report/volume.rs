@@ -292,6 +292,12 @@ pub struct WriteBackReport {
     pub ack: Ack,
     /// Path of its claim.
     pub claim: String,
+    /// Its write group; absent if it is in none.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub write_group: String,
+    /// The other volume of its write group whose backend must have earlier writes first; absent: nothing waits.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
 }
 
 /// Why so many requests of a destage may be under way at a time.
@@ -505,6 +511,8 @@ impl From<&WriteBackStatus> for WriteBackReport {
             leaving: status.leaving,
             ack: status.ack,
             claim: status.claim.clone(),
+            write_group: status.group.clone(),
+            waits_for: status.waits_for.clone(),
         }
     }
 }

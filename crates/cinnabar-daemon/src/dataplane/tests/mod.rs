@@ -35,4 +35,5 @@ mod vhost_guest;
 mod volumes;
 mod warm;
 mod write_back;
+mod write_groups;
 mod write_memory;

@@ -98,6 +98,7 @@ impl Rig {
             memory_max_bytes: 1 << 40,
             backend_timeout: Duration::from_secs(30),
             qos_group: None,
+            write_group: None,
             qos: Settings::default(),
             guest_iops_limit: 0,
             guest_bytes_limit: 0,

@@ -255,10 +255,10 @@ impl DataPlane {
         let mut leave = false;
         let keys: Vec<usize> = self.volumes.iter().map(|(key, _)| key).collect();
         for key in keys {
-            let dirty = self.volumes[key].writes.place().and_then(|place| {
-                let status = self.writes.log()?.status(place)?;
-                Some(status.dirty_bytes > 0)
-            });
+            let dirty = self.volumes[key]
+                .writes
+                .place()
+                .and_then(|place| Some(self.writes.log()?.group(place)?.dirty_bytes > 0));
             let told = self.volumes[key].stops || self.volumes[key].writes.changes();
             if !told && (dirty == Some(false) || self.drain_on_stop) {
                 self.volumes[key].stops = true;
@@ -271,8 +271,9 @@ impl DataPlane {
     /// Whether a volume is on its way into the log or out of it, and the stop waits for that.
     pub(in super::super) fn is_changing_log(&self) -> bool {
         let waits = |volume: &Volume| {
-            let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
-            self.drain_on_stop || status.is_none_or(|status| status.dirty_bytes == 0)
+            let place = volume.writes.place();
+            let group = place.and_then(|place| self.writes.log()?.group(place));
+            self.drain_on_stop || group.is_none_or(|group| group.dirty_bytes == 0)
         };
         self.volumes.iter().any(|(_, volume)| volume.writes.changes() && waits(volume))
     }

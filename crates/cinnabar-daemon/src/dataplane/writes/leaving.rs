@@ -62,8 +62,8 @@ impl DataPlane {
     pub(super) fn little_is_left(&mut self, now: Instant, key: usize) -> bool {
         let volume = &mut self.volumes[key];
         let took = now.since_ns(std::mem::replace(&mut volume.leaving.drains, now));
-        let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
-        let left = status.map_or(0, |status| status.dirty_bytes);
+        let group = volume.writes.place().and_then(|place| self.writes.log()?.group(place));
+        let left = group.map_or(0, |group| group.dirty_bytes);
         took <= DRAIN_LITTLE_NS || left <= LITTLE_BYTES
     }
 
@@ -106,13 +106,13 @@ impl DataPlane {
 
     fn leaves_too_slowly(&mut self, now: Instant, key: usize) -> bool {
         let volume = &mut self.volumes[key];
-        let status = volume.writes.place().and_then(|place| self.writes.log()?.status(place));
+        let group = volume.writes.place().and_then(|place| self.writes.log()?.group(place));
         let leaving = &mut volume.leaving;
         // One that fails is asked for the same again and again.
-        if let Some(status) = status.filter(|status| status.failing.is_none())
-            && status.destaged_blocks != leaving.moved.0
+        if let Some(group) = group.filter(|group| !group.failing)
+            && group.destaged_blocks != leaving.moved.0
         {
-            leaving.moved = (status.destaged_blocks, now);
+            leaving.moved = (group.destaged_blocks, now);
         }
         let longer = |since: Instant, most| now.since_ns(since) > most;
         longer(leaving.moved.1, STUCK_MAX_NS)

@@ -154,7 +154,7 @@ impl Writes {
         if log.is_lost() {
             return Some(Refusal::Lost);
         }
-        log.status(place).filter(|status| status.damaged).map(|_| Refusal::Damaged)
+        log.group(place).filter(|group| group.damaged).map(|_| Refusal::Damaged)
     }
 
     /// Its devices.

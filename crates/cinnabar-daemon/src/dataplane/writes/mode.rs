@@ -80,6 +80,7 @@ impl DataPlane {
             name: volume.config.name.clone(),
             size_bytes: volume.io.disk.size_bytes(),
             incarnation: claims.claim.incarnation,
+            group: volume.config.write_group.clone().unwrap_or_default(),
         };
         if let Some(running) = self.writes.running() {
             running.ask(PendingCommand::Attach(subject), command);
@@ -128,7 +129,18 @@ impl DataPlane {
         }
         let place = self.writes.place_of(&self.volumes[key].config.name);
         let status = place.and_then(|place| self.writes.log()?.status(place));
-        let knows = (place.is_some(), status.is_some_and(|status| status.taken));
+        let knows = (place.is_some(), status.as_ref().is_some_and(|status| status.taken));
+        let config = &self.volumes[key].config;
+        if let Some(status) = &status
+            && status.group != config.write_group.as_deref().unwrap_or_default()
+        {
+            let (volume, group) = (&config.name, &status.group);
+            tracing::warn!(
+                volume,
+                group,
+                "it keeps its write group until it has left the write log"
+            );
+        }
         let step = self.volumes[key].writes.attached(result, knows);
         if let (Some(place), Some(running)) =
             (self.volumes[key].writes.place(), self.writes.running())

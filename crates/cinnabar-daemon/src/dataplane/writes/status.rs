@@ -63,6 +63,8 @@ impl DataPlane {
             leaving: volume.writes.leaves(),
             ack: volume.config.ack,
             claim: volume.claim_at.to_string(),
+            group: status.group,
+            waits_for: status.waits_for,
         })
     }
 
@@ -112,7 +114,10 @@ impl DataPlane {
         }
         (status.dirty_age > self.rpo.saturating_mul(2)).then(|| {
             let age_s = status.dirty_age.as_secs();
-            format!("the oldest write has been waiting for the back end for {age_s} s")
+            let waits_for = status.waits_for.as_ref().map_or(String::new(), |other| {
+                format!(", behind earlier ones of volume {other:?}, of the same write group")
+            });
+            format!("the oldest write has been waiting for the back end for {age_s} s{waits_for}")
         })
     }
 }

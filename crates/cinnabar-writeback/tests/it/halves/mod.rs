@@ -81,7 +81,8 @@ impl Two {
     fn attach(&mut self, name: &str) -> LogVolumeId {
         let (name, size_bytes) = (name.to_owned(), 64 * 4096);
         let incarnation = self.next;
-        let id = self.control(Command::Attach { name, size_bytes, incarnation });
+        let id =
+            self.control(Command::Attach { name, size_bytes, incarnation, group: String::new() });
         self.settle();
         match self.answers.get(&id) {
             Some(Ok(Done::Attached(place))) => *place,

@@ -55,8 +55,8 @@ impl World {
             Step::Attach => {
                 let (incarnation, volume) = (self.rng.random(), &self.volumes[key]);
                 let (name, size_bytes) = (volume.name.clone(), volume.sectors * 512);
-                let command = Command::Attach { name, size_bytes, incarnation };
-                self.ask_log(LogAsker::Attach(key), command);
+                let join = Command::Attach { name, size_bytes, incarnation, group: String::new() };
+                self.ask_log(LogAsker::Attach(key), join);
                 Ok(())
             }
             Step::Serve if self.volumes[key].id().is_some() => {

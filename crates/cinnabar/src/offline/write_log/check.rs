@@ -199,6 +199,7 @@ fn volume(found: &Found) -> LogVolumeReport {
         retired_chunk: record.retired,
         last_chunk: found.last,
         retired_epoch: record.retired_epoch,
+        group: record.group.clone(),
         epoch: found.epoch,
         dirty_epochs: epochs.len() as u64,
         damaged: found.damage.is_some(),

@@ -148,6 +148,7 @@ fn volume(line: Line, record: &Record) -> Line {
         .with("size_bytes", record.size_bytes)
         .with("retired", record.retired)
         .with("retired_epoch", record.retired_epoch)
+        .with("group", record.group.clone())
         .with("claim", record.claim)
         .with("gaps", record.gaps.len())
 }

@@ -19,7 +19,7 @@ pub use dump::dump;
 pub use halves::{LogDevice, stand_alone};
 pub use memory::{Remembered, noted};
 pub use report::{HalfReport, LogVolumeReport, MemoryReport, WriteLogReport};
-pub use rescue::{Rescued, Target, rescue};
+pub use rescue::{Rescued, Target, Wanted, rescue};
 pub use session::Session;
 
 use crate::offline::{OfflineError, Watch};

@@ -93,6 +93,8 @@ pub struct LogVolumeReport {
     pub last_chunk: u64,
     /// The newest epoch that the back end has.
     pub retired_epoch: u64,
+    /// Its write group, empty for none.
+    pub group: String,
     /// The newest epoch that counts; the same if nothing is dirty.
     pub epoch: u64,
     /// Epochs that the back end does not have.

@@ -1,4 +1,4 @@
-//! The writes of one volume, brought to a back end without the daemon.
+//! The writes of one volume, or of a write group, brought to their back ends without the daemon.
 //!
 //! The same destage as the daemon's: epoch by epoch, with a flush of the back end and a durable record
 //! after each, so it can be interrupted at any moment and begun again.
@@ -48,90 +48,155 @@ impl<'a> Target<'a> {
     }
 }
 
-/// Brings the dirty data of a volume to `to`.
+/// A volume, and what its writes are brought to.
+pub struct Wanted<'a> {
+    /// Its name.
+    pub volume: &'a str,
+    /// The disk.
+    pub to: Arc<Disk>,
+    /// What that is.
+    pub kind: Target<'a>,
+}
+
+/// What the log has of a wanted volume.
+struct Looked<'a> {
+    place: LogVolumeId,
+    size_bytes: u64,
+    /// Chunks and pages of data that its back end lacks.
+    chunks: u64,
+    pages: u64,
+    claimed: Option<(&'a Location, Claim)>,
+}
+
+/// Brings the dirty data of volumes to where they are wanted. A write group goes there together, in the order of its
+/// guest's flushes; to copies each volume may go by itself.
 ///
 /// # Errors
-/// If the log has no such volume, its dirty data are damaged, `to` is too small or claimed by another
-/// log, has no claim though it is to be the back end, or either device fails. What was destaged until then
-/// is recorded, but of a copy.
+/// If the log has no such volume, its dirty data are damaged, others of its group have dirty data, a disk is too small
+/// or claimed by another log, has no claim though it is to be the back end, or a device fails. What was destaged
+/// until then is recorded, but of a copy.
 ///
 /// # Panics
 /// If something is dirty after the drain.
 pub fn rescue(
     open: OpenLog,
-    volume: &str,
-    to: Arc<Disk>,
-    kind: Target<'_>,
+    all: &[Wanted<'_>],
     watch: &mut impl Watch,
-) -> Result<Rescued, OfflineError> {
-    let found = open.volume(volume)?;
-    let (device, target) = (open.device.clone(), to.path().display().to_string());
-    let damaged = |reason: String| {
-        let (device, volume) = (device.clone(), volume.to_owned());
-        OfflineError::DirtyDamaged { device, volume, reason }
-    };
-    if let Some(damage) = found.damage {
-        return Err(damaged(damage.to_string()));
+) -> Result<Vec<Rescued>, OfflineError> {
+    let device = open.device.clone();
+    let looked = all.iter().map(|wanted| look(&open, wanted)).collect::<Result<Vec<_>, _>>()?;
+    let are_copies = all.iter().all(|wanted| matches!(wanted.kind, Target::Copy));
+    if !are_copies {
+        check_groups(&open, all)?;
     }
-    let (have, need) = (to.size_bytes(), found.record.size_bytes);
-    if have < need {
-        return Err(OfflineError::TargetSmall { to: target, have, need });
-    }
-    let (place, chunks) = (LogVolumeId(found.record.volume), found.chunks.len());
-    let is_copy = matches!(kind, Target::Copy);
-    let claimed = kind.claim(&open, &found.record)?;
-    if claimed.is_none() && chunks > 0 && !is_copy {
-        // Of another disk the log would forget writes that this one lacks.
-        return Err(OfflineError::TargetUnclaimed { to: target, volume: volume.to_owned() });
-    }
-    let pages = found.chunks.iter().map(|header| u64::from(header.data_pages()));
-    let (of, size_bytes) = (pages.sum(), found.record.size_bytes);
-
-    let (disk, log) = open.begin(Config::default())?;
+    let (disk, log) = open.begin(Config { groups: !are_copies, ..Config::default() })?;
     let io = |error: std::io::Error| {
         let message = error.to_string();
         OfflineError::WriteLogIo { device: device.clone(), message }
     };
-    let refused = |refusal: Refusal| match refusal {
-        Refusal::Damaged => damaged("its data are not those that were written".to_owned()),
+    let refused = |volume: &str, refusal: Refusal| match refusal {
+        Refusal::Damaged => {
+            damaged(&device, volume, "its data are not those that were written".to_owned())
+        }
         Refusal::Lost => io(std::io::Error::other(refusal)),
         refusal => OfflineError::WriteLog { device: device.clone(), message: refusal.to_string() },
     };
-    let mut session = Session::new(log, disk, Some((to, place))).map_err(io)?;
-    if is_copy {
+    let targets = all.iter().zip(&looked).map(|(wanted, of)| (Arc::clone(&wanted.to), of.place));
+    let mut session = Session::new(log, disk, targets).map_err(io)?;
+    if are_copies {
         session.keep_log();
     }
-    // A volume is destaged once it was attached since the log was opened.
-    let attach = Command::Attach { name: volume.to_owned(), size_bytes, incarnation: 0 };
-    session.carry_out(attach).map_err(refused)?;
-    let drained = drain(&mut session, place, of, watch).map_err(|error| match error {
-        Undrained::Log(error) => io(error),
-        Undrained::Refused(refusal) => refused(refusal),
-        Undrained::Target(errno) => {
-            OfflineError::TargetIo { to: target.clone(), message: errno.to_string() }
-        }
-    })?;
-    assert_eq!(drained.dirty_bytes, 0, "a drained volume has nothing that is dirty");
+    for (wanted, of) in all.iter().zip(&looked) {
+        // A volume is destaged once it was attached since the log was opened.
+        let (name, size_bytes) = (wanted.volume.to_owned(), of.size_bytes);
+        let attach = Command::Attach { name, size_bytes, incarnation: 0, group: String::new() };
+        session.carry_out(attach).map_err(|refusal| refused(wanted.volume, refusal))?;
+    }
+    let mut done = Vec::new();
+    for (Wanted { volume, .. }, of) in all.iter().zip(&looked) {
+        let drained = drain(&mut session, of.place, of.pages, watch);
+        let drained = drained.map_err(|error| match error {
+            Undrained::Log(error) => io(error),
+            Undrained::Refused(refusal) => refused(volume, refusal),
+            Undrained::Target(place, errno) => {
+                let failed = all.iter().zip(&looked).find(|(_, of)| of.place == place);
+                let to = failed.map_or(String::new(), |(of, _)| of.to.path().display().to_string());
+                OfflineError::TargetIo { to, message: errno.to_string() }
+            }
+        })?;
+        assert_eq!(drained.dirty_bytes, 0, "a drained volume has nothing that is dirty");
+        done.push(Rescued {
+            chunks: of.chunks,
+            blocks: drained.destaged_blocks,
+            writes: drained.destaged_writes,
+            claim_released: of.claimed.is_some(),
+        });
+    }
     // Without its claim a place in the log would say that others may have written the back end. The log
     // is still locked: nothing can be added to it meanwhile.
-    if let Some((location, claim)) = &claimed {
-        give_up(&mut session, place).map_err(refused)?;
-        let claim = Claim { rescued: true, ..claim.clone() };
-        location.write(&claim).map_err(|error| of_claim(&error))?;
+    for (wanted, of) in all.iter().zip(&looked) {
+        if let Some((location, claim)) = &of.claimed {
+            give_up(&mut session, of.place).map_err(|refusal| refused(wanted.volume, refusal))?;
+            let claim = Claim { rescued: true, ..claim.clone() };
+            location.write(&claim).map_err(|error| of_claim(&error))?;
+        }
     }
-    Ok(Rescued {
-        chunks: chunks as u64,
-        blocks: drained.destaged_blocks,
-        writes: drained.destaged_writes,
-        claim_released: claimed.is_some(),
+    Ok(done)
+}
+
+/// What the log has of a volume, if that can be brought to where it is wanted.
+fn look<'a>(open: &OpenLog, wanted: &Wanted<'a>) -> Result<Looked<'a>, OfflineError> {
+    let Wanted { volume, to, kind } = wanted;
+    let found = open.volume(volume)?;
+    if let Some(damage) = found.damage {
+        return Err(damaged(&open.device, volume, damage.to_string()));
+    }
+    let (target, have, need) =
+        (to.path().display().to_string(), to.size_bytes(), found.record.size_bytes);
+    if have < need {
+        return Err(OfflineError::TargetSmall { to: target, have, need });
+    }
+    let claimed = kind.claim(open, &found.record)?;
+    if claimed.is_none() && !found.chunks.is_empty() && !matches!(kind, Target::Copy) {
+        // Of another disk the log would forget writes that this one lacks.
+        return Err(OfflineError::TargetUnclaimed { to: target, volume: (*volume).to_owned() });
+    }
+    Ok(Looked {
+        place: LogVolumeId(found.record.volume),
+        size_bytes: need,
+        chunks: found.chunks.len() as u64,
+        pages: found.chunks.iter().map(|header| u64::from(header.data_pages())).sum(),
+        claimed,
     })
+}
+
+/// Others of a group that have dirty data must be there: their epochs lie between those of the volume.
+fn check_groups(open: &OpenLog, all: &[Wanted<'_>]) -> Result<(), OfflineError> {
+    for Wanted { volume, .. } in all {
+        let group = &open.volume(volume)?.record.group;
+        let left = open.survey.volumes.iter().filter(|found| {
+            let is_dirty = !found.chunks.is_empty() || found.damage.is_some();
+            let is_named = all.iter().any(|wanted| wanted.volume == found.record.name);
+            !group.is_empty() && found.record.group == *group && is_dirty && !is_named
+        });
+        let others: Vec<_> = left.map(|found| found.record.name.clone()).collect();
+        if !others.is_empty() {
+            return Err(OfflineError::Grouped { volume: (*volume).to_owned(), others });
+        }
+    }
+    Ok(())
+}
+
+fn damaged(device: &str, volume: &str, reason: String) -> OfflineError {
+    let (device, volume) = (device.to_owned(), volume.to_owned());
+    OfflineError::DirtyDamaged { device, volume, reason }
 }
 
 /// Why a volume could not be drained.
 enum Undrained {
     Log(std::io::Error),
     Refused(Refusal),
-    Target(rustix::io::Errno),
+    Target(LogVolumeId, rustix::io::Errno),
 }
 
 /// Brings all that is dirty to the back end: at most `of` blocks.
@@ -152,8 +217,8 @@ fn drain(
         if status.damaged {
             return Err(Undrained::Refused(Refusal::Damaged));
         }
-        if let Some(errno) = session.failed() {
-            return Err(Undrained::Target(errno));
+        if let Some((place, errno)) = session.failed() {
+            return Err(Undrained::Target(place, errno));
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A write log at work without an engine: its requests go straight to a back end, one at a time and
+//! A write log at work without an engine: its requests go straight to back ends, of each one at a time and
 //! in order, and no cache is in between.
 
 use super::LogDevice;
@@ -27,7 +27,7 @@ pub struct Session {
     port: Box<dyn Port>,
     device: LogDevice,
     log_files: [Option<FileId>; 2],
-    backend: Option<Backend>,
+    backends: Vec<Backend>,
     begun: std::time::Instant,
     events: Vec<Event<Memory>>,
     actions: Vec<Action<Memory>>,
@@ -35,13 +35,13 @@ pub struct Session {
     next_id: u64,
     replies: Vec<(RequestId, Result<Answer<Memory>, Failure>)>,
     answers: Vec<(RequestId, Result<Done, Refusal>)>,
-    /// The first error of the back end.
-    failed: Option<rustix::io::Errno>,
+    /// The first error of a back end, and whose it is.
+    failed: Option<(LogVolumeId, rustix::io::Errno)>,
     /// Nothing is written to the log's devices.
     keeps_log: bool,
 }
 
-/// Where the log's writes go.
+/// Where the writes of a volume go.
 struct Backend {
     disk: Arc<Disk>,
     file: FileId,
@@ -59,7 +59,7 @@ struct Running {
 }
 
 impl Session {
-    /// A log on its device. Without a back end nothing of it is destaged, and what only that has
+    /// A log on its device. Of a volume without a back end nothing is destaged, and what only that has
     /// can't be read.
     ///
     /// # Errors
@@ -67,7 +67,7 @@ impl Session {
     pub fn new(
         log: WriteLog<Memory>,
         device: impl Into<LogDevice>,
-        backend: Option<(Arc<Disk>, LogVolumeId)>,
+        backends: impl IntoIterator<Item = (Arc<Disk>, LogVolumeId)>,
     ) -> std::io::Result<Self> {
         let mut port = port::open(IoMode::Auto).map_err(std::io::Error::other)?;
         let device = device.into();
@@ -75,7 +75,7 @@ impl Session {
         for (file, disk) in log_files.iter_mut().zip(device.disks()) {
             *file = disk.as_ref().map(|disk| port.register(Arc::clone(disk))).transpose()?;
         }
-        let backend = backend.map(|(disk, place)| {
+        let backends = backends.into_iter().map(|(disk, place)| {
             let file = port.register(Arc::clone(&disk))?;
             Ok::<_, std::io::Error>(Backend {
                 disk,
@@ -85,12 +85,13 @@ impl Session {
                 running: None,
             })
         });
+        let backends = backends.collect::<Result<_, _>>()?;
         Ok(Self {
             log,
             port,
             device,
             log_files,
-            backend: backend.transpose()?,
+            backends,
             begun: std::time::Instant::now(),
             events: Vec::new(),
             actions: Vec::new(),
@@ -113,8 +114,8 @@ impl Session {
         &self.log
     }
 
-    /// The first error of the back end, if there was one.
-    pub fn failed(&self) -> Option<rustix::io::Errno> {
+    /// The first error of a back end, if there was one, and whose it is.
+    pub fn failed(&self) -> Option<(LogVolumeId, rustix::io::Errno)> {
         self.failed
     }
 
@@ -187,7 +188,7 @@ impl Session {
         for event in happened {
             match event {
                 PortEvent::Done(done) if done.token & BACKEND != 0 => {
-                    self.backend_done(done.result);
+                    self.backend_done((done.token & !BACKEND) as usize, done.result);
                 }
                 PortEvent::Done(done) => {
                     let result = done.result.map_err(io_error);
@@ -197,7 +198,7 @@ impl Session {
                     self.carry_out_log_io();
                 }
                 PortEvent::Restarted { .. } => {
-                    if let Some(backend) = &self.backend {
+                    for backend in &self.backends {
                         // Before any later answer.
                         let command = Command::Restarted(backend.place);
                         self.events.push(Event::Control(RequestId(0), command));
@@ -226,9 +227,10 @@ impl Session {
                     self.device.submit(id, op, before);
                 }
                 Action::Memory(_) => unreachable!("it was opened without a write memory"),
-                Action::Engine(id, _, op) => {
+                Action::Engine(id, place, op) => {
                     // Without a back end it is away: nothing is answered.
-                    if let Some(backend) = &mut self.backend {
+                    let own = |backend: &&mut Backend| backend.place == place;
+                    if let Some(backend) = self.backends.iter_mut().find(own) {
                         backend.waiting.push_back((id, op));
                     }
                 }
@@ -241,7 +243,7 @@ impl Session {
         }
         self.device.advance(&self.log);
         self.carry_out_log_io();
-        self.begin_next();
+        (0..self.backends.len()).for_each(|which| self.begin_next(which));
     }
 
     /// What is to be done on the log's devices, and what has been.
@@ -274,12 +276,12 @@ impl Session {
         }
     }
 
-    /// Begins the next request of the back end.
-    fn begin_next(&mut self) {
-        let Some(backend) = self.backend.as_mut().filter(|backend| backend.running.is_none())
-        else {
+    /// Begins the next request of a back end.
+    fn begin_next(&mut self, which: usize) {
+        let backend = &mut self.backends[which];
+        if backend.running.is_some() {
             return;
-        };
+        }
         let Some((id, op)) = backend.waiting.pop_front() else { return };
         let align = u64::from(backend.disk.align_bytes());
         let reading = match &op {
@@ -297,14 +299,14 @@ impl Session {
             (Some(_), _) => unreachable!("only writes are read before"),
         };
         backend.running = Some(Running { id, op, reading });
-        self.port.submit(Job { token: BACKEND, file: backend.file, op: job });
+        self.port.submit(Job { token: BACKEND | which as u64, file: backend.file, op: job });
     }
 
-    fn backend_done(&mut self, result: Result<(), rustix::io::Errno>) {
-        let backend = self.backend.as_mut().expect("it was asked");
+    fn backend_done(&mut self, which: usize, result: Result<(), rustix::io::Errno>) {
+        let backend = &mut self.backends[which];
         let running = backend.running.as_mut().expect("one request at a time");
         if let Err(errno) = result {
-            self.failed.get_or_insert(errno);
+            self.failed.get_or_insert((backend.place, errno));
         } else if let Some(memory) = running.reading.take() {
             let Op::Write { span, data, fua } = &running.op else {
                 unreachable!("only writes are read before")
@@ -313,7 +315,7 @@ impl Session {
             memory.copy_from(head, data, head, span.len);
             let (offset, data) = (span.first_block() * BLOCK_BYTES, blocks(&memory, span.blocks()));
             let op = JobOp::Write { offset, pages: Vec::new(), data, fua: *fua };
-            self.port.submit(Job { token: BACKEND, file: backend.file, op });
+            self.port.submit(Job { token: BACKEND | which as u64, file: backend.file, op });
             return;
         }
         let Running { id, op, .. } = backend.running.take().expect("just looked at");
@@ -323,7 +325,7 @@ impl Session {
         };
         let result = result.map(|()| answer).map_err(|errno| Failure::Io(io_error(errno)));
         self.events.push(Event::EngineDone(id, result));
-        self.begin_next();
+        self.begin_next(which);
     }
 }
 

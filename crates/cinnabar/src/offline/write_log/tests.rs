@@ -66,8 +66,13 @@ impl Site {
     }
 
     fn attach(session: &mut Session) -> LogVolumeId {
-        let name = "vm1".to_owned();
-        let command = Command::Attach { name, size_bytes: VOLUME_BYTES, incarnation: 77 };
+        Self::attach_to("", session, "vm1")
+    }
+
+    fn attach_to(group: &str, session: &mut Session, name: &str) -> LogVolumeId {
+        let (name, group) = (name.to_owned(), group.to_owned());
+        let size_bytes = VOLUME_BYTES;
+        let command = Command::Attach { name, size_bytes, incarnation: 77, group };
         let Ok(Done::Attached(place)) = session.carry_out(command) else { panic!("it attaches") };
         place
     }
@@ -106,6 +111,15 @@ impl Site {
     }
 }
 
+fn rescue_one(
+    open: OpenLog,
+    volume: &str,
+    to: Arc<Disk>,
+    kind: Target<'_>,
+) -> Result<Rescued, OfflineError> {
+    rescue(open, &[Wanted { volume, to, kind }], &mut ()).map(|mut all| all.remove(0))
+}
+
 #[test]
 fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() {
     let mut site = Site::new();
@@ -121,12 +135,12 @@ fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() 
     }
     assert!(site.dirty() > 0);
     let dirty = site.dirty();
-    let error = rescue(site.open(), "vm1", site.target(), Target::BackEnd(None), &mut ())
+    let error = rescue_one(site.open(), "vm1", site.target(), Target::BackEnd(None))
         .expect_err("nothing says that it is its own");
     assert!(error.to_string().contains("no claim"), "{error}");
     std::fs::copy(site.path("disk"), site.path("copy")).expect("it is copied");
     let copy = Disk::open(&site.path("copy"), &OpenOptions::default()).expect("it opens");
-    rescue(site.open(), "vm1", Arc::new(copy), Target::Copy, &mut ()).expect("it is drained");
+    rescue_one(site.open(), "vm1", Arc::new(copy), Target::Copy).expect("it is drained");
     assert!(std::fs::read(site.path("copy")).expect("it is read") == site.model);
     assert_eq!(site.dirty(), dirty, "the log keeps them");
     let claim = site.claim();
@@ -134,7 +148,7 @@ fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() 
     // A log with a lower number than the claim is an older copy.
     let own = claim.read().expect("it is read").expect("it is there");
     claim.write(&Claim { number: 1, ..own.clone() }).expect("it is claimed");
-    let error = rescue(site.open(), "vm1", site.target(), kind, &mut ());
+    let error = rescue_one(site.open(), "vm1", site.target(), kind);
     assert!(error.expect_err("it is older").to_string().contains("an older copy"));
     // So is one that knows nothing of the volume, unless nothing was acknowledged yet.
     let other = Claim { volume: "vm2".to_owned(), number: 1, ..own.clone() };
@@ -142,7 +156,7 @@ fn what_was_acknowledged_reaches_the_back_end_after_the_session_was_let_go_of() 
     let error = site.open().release_old_claim("vm2", &claim).expect_err("it may be elsewhere");
     assert!(error.to_string().contains("an older copy"));
     claim.write(&own).expect("it is claimed");
-    let rescued = rescue(site.open(), "vm1", site.target(), kind, &mut ()).expect("it is drained");
+    let rescued = rescue_one(site.open(), "vm1", site.target(), kind).expect("it is drained");
     assert!(rescued.blocks > 0 && rescued.writes > 0);
     assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
     assert_eq!(site.dirty(), 0);
@@ -165,11 +179,50 @@ fn a_target_that_is_too_small_and_a_volume_that_is_not_there_are_refused() {
     std::fs::write(site.path("small"), vec![0; 8192]).expect("it is written");
     let small = Disk::open(&site.path("small"), &OpenOptions::default()).expect("it opens");
     let error =
-        rescue(site.open(), "vm1", Arc::new(small), Target::Copy, &mut ()).expect_err("too small");
+        rescue_one(site.open(), "vm1", Arc::new(small), Target::Copy).expect_err("too small");
     assert!(error.to_string().contains("8192"), "{error}");
-    let error =
-        rescue(site.open(), "vm2", site.target(), Target::Copy, &mut ()).expect_err("not there");
+    let error = rescue_one(site.open(), "vm2", site.target(), Target::Copy).expect_err("not there");
     assert!(error.to_string().contains("vm2"), "{error}");
+}
+
+#[test]
+fn a_write_group_is_brought_to_its_back_ends_together() {
+    let site = Site::new();
+    let (disk, log) = site.begin();
+    let mut session = Session::new(log, disk, None).expect("a session");
+    let places = ["vm1", "vm2"].map(|name| Site::attach_to("vm", &mut session, name));
+    for round in 1..6 {
+        for place in places {
+            let data = Memory::alloc(1);
+            data.write_at(0, &[round; 4096]);
+            let span = ByteSpan::new(u64::from(round) * BLOCK_BYTES, BLOCK_BYTES);
+            session.request(place, Op::Write { span, data, fua: false }).expect("it is written");
+            session.request(place, Op::Flush).expect("it is durable");
+        }
+    }
+    drop(session);
+    std::fs::copy(site.path("disk"), site.path("second")).expect("it is copied");
+    std::fs::copy(site.path("disk"), site.path("copy")).expect("it is copied");
+    let open =
+        |name| Arc::new(Disk::open(&site.path(name), &OpenOptions::default()).expect("it opens"));
+    let claims = [site.claim(), Location::File(site.path("claim2"))];
+    let claim = claims[0].read().expect("it is read").expect("it is there");
+    claims[1].write(&Claim { volume: "vm2".to_owned(), ..claim }).expect("it is claimed");
+    let kinds = [0, 1].map(|which| Target::BackEnd(Some(&claims[which])));
+    let alone = rescue_one(site.open(), "vm2", open("second"), kinds[1]);
+    let error = alone.expect_err("its order with the other one would be lost");
+    assert!(error.to_string().contains("in a write group with \"vm1\""), "{error}");
+    // A copy is no member's back end.
+    rescue_one(site.open(), "vm2", open("copy"), Target::Copy).expect("it is drained");
+    let all = [("vm1", "disk", kinds[0]), ("vm2", "second", kinds[1])]
+        .map(|(volume, to, kind)| Wanted { volume, to: open(to), kind });
+    let done = rescue(site.open(), &all, &mut ()).expect("they are drained");
+    assert!(done.iter().all(|of| of.blocks == 5 && of.claim_released), "{done:?}");
+    for name in ["disk", "second", "copy"] {
+        let bytes = std::fs::read(site.path(name)).expect("it is read");
+        assert!((0..6).all(|round| bytes[round * 4096] == round as u8), "{name}");
+    }
+    assert!(site.open().survey.volumes.is_empty());
 }
 
 /// Pages whose checksum is right and whose fields are not: a log that another program, or an attacker,
@@ -314,7 +367,7 @@ fn a_half_is_not_used_alone_before_the_operator_says_so() {
             let opened = opened.expect("it counts alone");
             assert_eq!(opened.missing.is_some(), mirror.is_some());
             let done =
-                rescue(opened, "vm1", site.target(), Target::Copy, &mut ()).expect("it is drained");
+                rescue_one(opened, "vm1", site.target(), Target::Copy).expect("it is drained");
             assert!(done.blocks > 0, "the log keeps them");
             assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
         }
@@ -348,7 +401,7 @@ fn both_halves_are_rescued_and_stay_halves() {
     let claim = Claim::new(opened.survey.superblock.uuid, paths[0], "vm1", 77);
     location.write(&claim).expect("it is claimed");
     let kind = Target::BackEnd(Some(&location));
-    rescue(opened, "vm1", site.target(), kind, &mut ()).expect("it is drained");
+    rescue_one(opened, "vm1", site.target(), kind).expect("it is drained");
     assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
     let report = check_mirrored(paths, options, &mut ()).expect("it is checked");
     assert!(report.halves.iter().all(|half| half.next_start == "member"), "{:?}", report.halves);
@@ -379,7 +432,7 @@ fn a_check_says_what_a_start_makes_of_a_copy_and_of_an_empty_half() {
     let (log, empty) = (site.path("log"), site.path("empty"));
     let opened = open_with_memory((&log, Some(&empty)), &Remembered::Noted, &mut ());
     let opened = opened.expect("the other one counts");
-    rescue(opened, "vm1", site.target(), Target::Copy, &mut ()).expect("it is drained");
+    rescue_one(opened, "vm1", site.target(), Target::Copy).expect("it is drained");
     let bytes = std::fs::read(empty).expect("it is read");
     assert!(bytes.iter().all(|byte| *byte == 0));
 }
@@ -400,6 +453,6 @@ fn halves_that_are_rotten_in_different_places_are_one_log() {
     }
     let opened = both(&site).expect("they have everything together");
     assert!(opened.survey.volumes.iter().all(|found| found.damage.is_none()));
-    rescue(opened, "vm1", site.target(), Target::Copy, &mut ()).expect("it is drained");
+    rescue_one(opened, "vm1", site.target(), Target::Copy).expect("it is drained");
     assert!(std::fs::read(site.path("disk")).expect("it is read") == site.model);
 }
