@@ -6,6 +6,8 @@
 mod crash;
 #[path = "../../crates/cinnabar-writeback/tests/it/disk.rs"]
 mod disk;
+#[path = "../../crates/cinnabar-writeback/tests/it/disks.rs"]
+mod disks;
 #[path = "../../crates/cinnabar-writeback/tests/it/guest.rs"]
 mod guest;
 #[path = "../../crates/cinnabar-writeback/tests/it/guided.rs"]

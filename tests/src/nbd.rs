@@ -38,7 +38,6 @@ pub fn listens(socket: &Path) -> bool {
 }
 
 impl Client {
-    /// Connects to an export.
     pub fn connect(socket: &Path, export: &str) -> Result<Self> {
         let mut stream = UnixStream::connect(socket)?;
         stream.set_read_timeout(Some(LIMIT))?;

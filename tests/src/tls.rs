@@ -19,7 +19,6 @@ pub struct Authority {
 pub enum For {
     /// A server, which is also reached at 127.0.0.1.
     Server,
-    /// A client.
     Client,
 }
 
@@ -37,7 +36,6 @@ impl Authority {
         Ok(Self { folder })
     }
 
-    /// Its certificate.
     pub fn certificate(&self) -> PathBuf {
         self.folder.join("ca-cert.pem")
     }

@@ -24,7 +24,6 @@ const NUMBERS: &str = "/usr/include/x86_64-linux-gnu/asm/unistd_64.h";
 pub struct Unit(BTreeMap<String, Vec<String>>);
 
 impl Unit {
-    /// Reads one.
     pub fn read(path: &Path) -> Result<Self> {
         let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
         let mut settings: BTreeMap<String, Vec<String>> = BTreeMap::new();

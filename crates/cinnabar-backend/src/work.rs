@@ -23,7 +23,6 @@ pub struct IoInfo {
 /// Who does it.
 #[derive(Debug)]
 pub enum Work {
-    /// The port.
     Port(JobOp),
     /// What can flush a backend and ask it for its change proof ([`IoOp::Prove`]).
     Prove,

@@ -25,7 +25,6 @@ pub struct Timed {
     pub at_ns: u64,
     /// Which unit of the target.
     pub unit: usize,
-    /// A write?
     pub write: bool,
     /// First byte.
     pub offset: u64,
@@ -76,7 +75,6 @@ pub trait Observer {
 
 /// Why a play ended early.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum DriveError<E> {
     #[error(transparent)]
     Source(E),

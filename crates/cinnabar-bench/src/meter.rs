@@ -17,7 +17,6 @@ pub struct Meter {
     pub reads: Latencies,
     /// From the scheduled time, writes.
     pub writes: Latencies,
-    /// By stream.
     pub streams: Vec<StreamMeter>,
     /// Bytes of all I/Os.
     pub bytes: u64,
@@ -36,7 +35,6 @@ pub struct StreamMeter {
     pub latencies: Latencies,
     /// Of them, reads.
     pub reads: u64,
-    /// Bytes.
     pub bytes: u64,
 }
 
@@ -45,7 +43,6 @@ pub struct StreamMeter {
 pub struct Snapshot {
     /// Of the storage of all units.
     pub server: ServerCounts,
-    /// Of the cache.
     pub cache: Option<CacheCounts>,
 }
 
@@ -104,7 +101,6 @@ impl Meter {
         }
     }
 
-    /// Counts one.
     pub fn count(&mut self, played: &Played) {
         if let Some(failure) = &played.failure {
             self.failures += 1;
@@ -157,7 +153,6 @@ impl Periods {
         Self { every, last, ios, sum_ns, before: now, rows }
     }
 
-    /// Counts one.
     pub fn count(&mut self, played: &Played) {
         if played.failure.is_none() {
             self.ios += 1;

@@ -4,7 +4,6 @@
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct SettingError {
-    /// The key.
     pub key: &'static str,
     /// One line.
     pub message: String,

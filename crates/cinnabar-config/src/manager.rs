@@ -17,7 +17,6 @@ const PRICE_US_MAX: u64 = 60_000_000;
 /// With less, metadata alone may be more.
 const SSD_BUDGET_MIN: u64 = 1 << 30;
 
-/// Reads it.
 pub(super) fn read_manager(
     source: Source<'_>,
     section: Option<Section<'_>>,

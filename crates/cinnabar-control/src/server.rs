@@ -57,7 +57,6 @@ pub trait Listen: 'static {
     /// Whether all that come here are operators: descriptors are kept for them, and a connection waits in the
     /// kernel until there is a place for it. Of others it is not known before whether there is one for them.
     const OF_OPERATORS: bool = false;
-    /// The next one.
     fn next(&self) -> impl Future<Output = io::Result<Self::Opening>>;
 }
 

@@ -42,7 +42,6 @@ pub enum SocketError {
     GroupDenied {
         /// The socket.
         path: PathBuf,
-        /// Its group to be.
         group: String,
     },
     /// The kernel refused.

@@ -64,7 +64,6 @@ pub enum RunError {
     /// The port of metrics, or of daemons on other hosts.
     #[error("can't listen at {address}: {source}")]
     Http {
-        /// The address.
         address: SocketAddr,
         /// Why.
         source: std::io::Error,

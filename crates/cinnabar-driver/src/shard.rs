@@ -56,9 +56,7 @@ pub enum Binding<V> {
 
 /// See the module.
 pub struct Shard<P, V> {
-    /// Its number.
     pub number: u32,
-    /// Its engine.
     pub engine: Engine<P>,
     /// For the engine in the next batch.
     pub events: Vec<Event<P>>,

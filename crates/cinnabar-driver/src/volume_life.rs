@@ -258,7 +258,6 @@ impl VolumeLife {
         }
     }
 
-    /// Its name.
     pub fn name(&self) -> &str {
         &self.name
     }

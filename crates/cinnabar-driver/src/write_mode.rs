@@ -105,9 +105,7 @@ pub enum Failed {
 /// Which way a guest's request goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Route {
-    /// To the engine.
     Engine,
-    /// To the log.
     Log(LogVolumeId),
     /// Neither; it waits.
     Wait,

@@ -52,6 +52,7 @@
 //! # }
 //! ```
 
+#![warn(missing_docs)]
 #![deny(unsafe_code)]
 
 mod buffer;

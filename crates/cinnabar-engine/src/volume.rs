@@ -48,7 +48,6 @@ pub(crate) struct Beat {
     pub(crate) due: bool,
 }
 
-/// A volume.
 pub(crate) struct Volume {
     pub(crate) spec: VolumeSpec,
     pub(crate) incarnation: u32,

@@ -16,11 +16,8 @@ const ROOM: usize = 4096 - PAGE_HEADER_BYTES;
 const VOLUME_BYTES: usize = VolumeRecord::BYTES;
 const SEGMENT_BYTES: usize = 4 + 8 + 8 + 4 + 4 + 1;
 
-/// Volumes in a page.
 pub const VOLUMES_A_PAGE: usize = ROOM / VOLUME_BYTES;
-/// Segments in a page.
 pub const SEGMENTS_A_PAGE: usize = ROOM / SEGMENT_BYTES;
-/// Descriptors in a page.
 pub const DESCRIPTORS_A_PAGE: usize = ROOM / DESCRIPTOR_BYTES;
 const _: () = assert!(VOLUMES_A_PAGE > 0 && DESCRIPTORS_A_PAGE <= u16::MAX as usize);
 
@@ -46,7 +43,6 @@ pub struct Head {
     pub journal_page: u64,
     /// The session that made it.
     pub session: u32,
-    /// Its era.
     pub era: u32,
     /// Pages of the journal before this one were durable when the head was written; 0: an earlier
     /// version did not say.
@@ -75,9 +71,7 @@ pub struct VolumeRecord {
     pub index: u16,
     /// Session.
     pub incarnation: u32,
-    /// Size in bytes.
     pub size_bytes: u64,
-    /// Name.
     pub name: String,
     /// Raised whenever the volume may have been written without the cache device.
     pub generation: u64,
@@ -112,11 +106,8 @@ pub struct SegmentRecord {
 /// A decoded page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {
-    /// The head.
     Head(Head),
-    /// Volumes.
     Volumes(Vec<VolumeRecord>),
-    /// Segments.
     Segments(Vec<SegmentRecord>),
     /// Raw descriptors, 11 bytes each.
     Descriptors(Vec<u8>),

@@ -60,7 +60,6 @@ pub enum Record {
         segment: u32,
         /// Sequence number of its opening.
         sequence: u64,
-        /// By which session.
         session: u32,
     },
     /// The backend has been flushed: written copies in chunks of this session up to `sequence` may be
@@ -68,7 +67,6 @@ pub enum Record {
     Flushed {
         /// Whose.
         incarnation: u32,
-        /// By which session.
         session: u32,
         /// Sequence number of the log.
         sequence: u64,
@@ -248,7 +246,6 @@ impl PageHeader {
 pub enum Sector<R = Vec<Record>> {
     /// Zeros: never written.
     Blank,
-    /// Whole.
     Whole(PageHeader, R),
     /// Neither.
     Damaged,

@@ -39,7 +39,6 @@ pub struct Superblock {
     pub uuid: [u8; 16],
     /// Where everything lies.
     pub geometry: Geometry,
-    /// State.
     pub state: DeviceState,
     /// Incarnations below this have been used by some session of the device.
     pub next_incarnation: u32,

@@ -71,7 +71,6 @@ pub enum ListenError {
     GroupDenied {
         /// Path of the socket.
         path: PathBuf,
-        /// Its group to be.
         group: String,
     },
     /// Clients must use TLS, and nothing here ends it; or the address is served without it already.

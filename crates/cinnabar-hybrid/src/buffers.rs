@@ -28,7 +28,6 @@ impl Buffers {
         &self.parts
     }
 
-    /// Bytes in all.
     pub fn len_bytes(&self) -> u64 {
         self.parts.iter().map(|part| part.iov_len as u64).sum()
     }

@@ -80,7 +80,6 @@ impl Checking {
         self.checked.taken_bytes = Some([0; 2]);
     }
 
-    /// An object takes so many bytes.
     pub(crate) fn takes(&mut self, object: Object, bytes: u64) {
         let all = self.checked.taken_bytes.get_or_insert_default();
         all[usize::from(object.pool == Pool::Fast)] += bytes;

@@ -144,7 +144,6 @@ pub enum Op {
     /// [`OpError::Fenced`]. An absent `new` removes it. Durable when it ends. With any other error but
     /// [`OpError::Unsure`] nothing was changed, and won't be.
     StoreRecord {
-        /// Of which extent.
         extent: u32,
         /// What must be there.
         expected: Record,
@@ -162,7 +161,6 @@ pub enum Op {
     },
     /// List a page of what a pool has under the volume's name: [`Answer::Listed`].
     List {
-        /// Which pool.
         pool: Pool,
         /// `next` of the page before; `None`: the first one.
         after: Option<String>,
@@ -186,7 +184,6 @@ pub struct Completion {
 /// What an operation found, or that it is done.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Answer {
-    /// All of it is done.
     Done,
     /// [`Op::Probe`].
     Exists(bool),

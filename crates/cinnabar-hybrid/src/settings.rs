@@ -26,7 +26,6 @@ impl PlannerKind {
 /// What an operator sets of moves.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Settings {
-    /// Which planner.
     pub planner: PlannerKind,
     /// Seconds from round to round; `None`: the planner's own.
     pub round_s: Option<f64>,

@@ -69,7 +69,6 @@ impl Actuation {
         Some(size.blocks(capacity).min(max).max(min))
     }
 
-    /// All pins.
     pub const fn pins(&self) -> &BTreeMap<String, Share> {
         &self.pins
     }

@@ -17,7 +17,6 @@ pub(crate) enum Level {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Alert {
     pub(crate) level: Level,
-    /// The volume, if it is of one.
     pub(crate) volume: Option<String>,
     pub(crate) text: String,
     /// What would help.

@@ -61,7 +61,6 @@ pub struct Data {
     pub windows: BTreeMap<String, Window>,
     /// The volume that is looked at.
     pub volume: String,
-    /// Its samples.
     pub volume_samples: Vec<Point>,
     /// Samples of all volumes.
     pub shares: Vec<(String, Vec<Point>)>,

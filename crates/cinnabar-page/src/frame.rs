@@ -13,7 +13,6 @@ pub enum View {
     Overview,
     /// Shares over time, and why they moved.
     Shares,
-    /// A volume.
     Volume(String),
     /// Back ends.
     Backends,

@@ -62,7 +62,6 @@ impl Range {
         Step::reaching(now_ms.saturating_sub(self.from_ms))
     }
 
-    /// As a query.
     pub fn query(&self) -> String {
         match self.word {
             Some(at) => format!("range={}", WORDS[at].0),

@@ -31,7 +31,6 @@ pub struct Rate {
 pub struct Rates {
     /// All volumes together.
     pub all: Rate,
-    /// By volume.
     pub volumes: BTreeMap<String, Rate>,
     /// Written to the cache device, in bytes a second.
     pub ssd_bytes: f64,

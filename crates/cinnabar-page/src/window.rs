@@ -11,11 +11,9 @@ pub struct Window {
     pub reads: u64,
     /// Write requests.
     pub writes: u64,
-    /// Blocks read.
     pub read_blocks: u64,
     /// Of those, from RAM or the SSD.
     pub hit_blocks: u64,
-    /// Blocks written.
     pub written_blocks: u64,
     /// Reads of the back end.
     pub backend_reads: u64,

@@ -46,7 +46,6 @@ pub(crate) const fn mode(mode: VolumeMode) -> &'static str {
     }
 }
 
-/// What a mode does.
 pub(crate) const fn mode_does(mode: VolumeMode) -> &'static str {
     match mode {
         VolumeMode::WriteThrough => {

@@ -88,7 +88,6 @@ impl Curve {
         a.ns + slope * (length - f64::from(a.length))
     }
 
-    /// The points.
     pub fn points(&self) -> &[Point] {
         &self.0
     }

@@ -83,7 +83,6 @@ impl Table {
         self.present
     }
 
-    /// Bytes of an extent.
     pub fn extent_bytes(&self) -> u64 {
         self.extent_bytes
     }

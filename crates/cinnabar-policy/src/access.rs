@@ -24,7 +24,6 @@ impl Access {
         self.0 >> 1
     }
 
-    /// Whether it is a write.
     pub const fn is_write(self) -> bool {
         self.0 & 1 == 1
     }

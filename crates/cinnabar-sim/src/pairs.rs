@@ -19,18 +19,15 @@ use std::sync::OnceLock;
 /// Where in a phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Edge {
-    /// As it begins.
     Begins,
     /// While it lasts.
     Lasts,
-    /// As it ends.
     Ends,
 }
 
 /// A phase of an engine, and where in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// The phase.
     pub phase: Phase,
     /// Where in it.
     pub edge: Edge,
@@ -45,19 +42,14 @@ pub enum IoKind {
     MetaRead,
     /// A write of the log.
     ChunkWrite,
-    /// A write of the journal.
     JournalWrite,
-    /// A write of a checkpoint.
     CheckpointWrite,
-    /// A write of a superblock.
     SuperblockWrite,
     /// A flush of the cache device.
     CacheFlush,
-    /// A read of a backend.
     BackendRead,
     /// A write, trim or zeroing of a backend.
     BackendWrite,
-    /// A flush of a backend.
     BackendFlush,
     /// A backend's proof.
     Prove,
@@ -118,13 +110,10 @@ pub enum Incident {
     PowerCut,
     /// A guest reads.
     Read,
-    /// It writes.
     Write,
     /// It flushes.
     Flush,
-    /// It trims.
     Trim,
-    /// It zeroes.
     Zeroes,
     /// A range is invalidated.
     Invalidate,
@@ -154,9 +143,7 @@ pub enum Incident {
     Replace,
     /// The cache is to be closed.
     Close,
-    /// A phase begins.
     Begins(Phase),
-    /// A phase ends.
     Ends(Phase),
 }
 
@@ -197,7 +184,6 @@ impl Incident {
         PLAIN.iter().copied().chain(done).chain(begins).chain(ends)
     }
 
-    /// A crash?
     pub fn is_crash(self) -> bool {
         matches!(self, Self::Kill | Self::PowerCut)
     }
@@ -329,11 +315,9 @@ impl fmt::Debug for Pairs {
 /// before.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Moments {
-    /// Phases that begin.
     pub begin: Phases,
     /// Phases that were on before the batch.
     pub last: Phases,
-    /// Phases that end.
     pub end: Phases,
 }
 

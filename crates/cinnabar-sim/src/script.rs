@@ -25,9 +25,7 @@ const STEPS_MAX: u32 = 1_000_000;
 pub struct Script<F: Factory<Stamped>> {
     factory: F,
     setup: CacheSetup,
-    /// The machine.
     pub machine: F::Machine,
-    /// The media.
     pub media: Media,
     held: Vec<Held>,
     answers: BTreeMap<RequestId, Result<Answer<Stamped>, Failure>>,
@@ -142,7 +140,6 @@ impl<F: Factory<Stamped>> Script<F> {
         id
     }
 
-    /// Submits a read.
     pub fn submit_read(&mut self, volume: VolumeId, span: ByteSpan) -> RequestId {
         let data = Stamped::alloc(span.blocks() as u32);
         self.submit(volume, Op::Read { span, data })

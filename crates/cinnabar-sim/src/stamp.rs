@@ -9,7 +9,6 @@ use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-/// Sectors of a block.
 pub const BLOCK_SECTORS: usize = (BLOCK_BYTES / SECTOR_BYTES) as usize;
 
 const VOLUME_SHIFT: u32 = 56;
@@ -22,7 +21,6 @@ const SECTOR_MASK: u64 = (1 << SECTOR_SHIFT) - 1;
 pub struct Stamp(u64);
 
 impl Stamp {
-    /// All zeros.
     pub const ZERO: Self = Self(0);
     /// Contents that were never written: fresh memory, or memory under a read.
     pub const POISON: Self = Self(u64::MAX);
@@ -50,7 +48,6 @@ impl Stamp {
         written.then_some((volume, self.0 >> SECTOR_SHIFT & SECTOR_MASK))
     }
 
-    /// Its bits.
     pub const fn bits(self) -> u64 {
         self.0
     }

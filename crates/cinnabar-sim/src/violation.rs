@@ -44,7 +44,6 @@ pub enum Kind {
 /// A broken promise.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Violation {
-    /// What kind.
     pub kind: Kind,
     /// In words.
     pub what: String,

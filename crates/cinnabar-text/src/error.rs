@@ -6,7 +6,6 @@ use std::path::PathBuf;
 /// A problem in a file of settings: a configuration, a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ConfigError {
-    /// The file.
     pub file: PathBuf,
     /// Line, from 1; `None` if the file as a whole is meant.
     pub line: Option<usize>,

@@ -39,7 +39,6 @@ impl Source<'_> {
 pub struct Located<T> {
     /// What was written.
     pub value: T,
-    /// Its line, from 1.
     pub line: usize,
 }
 

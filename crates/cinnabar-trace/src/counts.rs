@@ -8,17 +8,12 @@ use serde::Serialize;
 pub struct Counts {
     /// All of them.
     pub requests: u64,
-    /// Reads.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
-    /// Flushes.
     pub flushes: u64,
     /// Discards: trims.
     pub discards: u64,
-    /// Bytes of the reads.
     pub read_bytes: u64,
-    /// Bytes of the writes.
     pub write_bytes: u64,
 }
 

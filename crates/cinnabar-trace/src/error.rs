@@ -5,7 +5,6 @@ use std::io;
 
 /// Why a trace could not be read, or not any further.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum TraceError {
     #[error("cannot read the trace after line {line}")]
     Io {
@@ -60,7 +59,6 @@ impl TraceError {
 
 /// What a file of no known format looks like.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum Unknown {
     /// Text; its first line, shortened and escaped.
     #[error("its first line is `{0}`")]
@@ -74,7 +72,6 @@ pub enum Unknown {
 
 /// What is wrong with a line or record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum Problem {
     /// No line of any format is that long; this is not a text trace.
     #[error("longer than {0} bytes")]

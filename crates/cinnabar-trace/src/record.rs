@@ -3,9 +3,7 @@
 /// What was asked of the volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Op {
-    /// A read.
     Read,
-    /// A write.
     Write,
     /// A flush; offset and length mean nothing.
     Flush,

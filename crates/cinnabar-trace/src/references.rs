@@ -15,7 +15,6 @@ pub(crate) const KEY_BLOCK_BITS: u32 = 40;
 pub struct Reference {
     /// `(volume << 40) | block`.
     pub key: u64,
-    /// Whether it is a write.
     pub write: bool,
 }
 

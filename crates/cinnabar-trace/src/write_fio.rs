@@ -15,7 +15,6 @@ const WAIT_US_MIN: u64 = 100;
 /// fio keeps lengths in 32 bits: longer requests are written in pieces of this size.
 const PIECE_BYTES_MAX: u64 = 1 << 30;
 
-/// Which of the versions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Version {
     /// Times by `wait`.

@@ -80,11 +80,11 @@ impl<P: Payload> WriteLog<P> {
         let is = |mutant| self.config.mutants.is(mutant);
         let counts = |member: &u16| {
             let of = self.volumes[usize::from(*member)].as_ref().expect("a volume at this place");
-            *member != place
-                && !is(Mutant::GroupNotAwaited)
-                && !(is(Mutant::AbsentNotAwaited) && !of.attached)
-                && !(is(Mutant::GroupRecordNotAwaited)
-                    && matches!(of.destage, Destage::Recording { .. }))
+            let is_recorded = !matches!(of.destage, Destage::Recording { .. });
+            let forgotten = is(Mutant::GroupNotAwaited)
+                || (is(Mutant::AbsentNotAwaited) && !of.attached)
+                || (is(Mutant::GroupRecordNotAwaited) && !is_recorded);
+            *member != place && !forgotten
         };
         let members = self.volumes[usize::from(place)].as_ref()?.members.iter().filter(counts);
         members.filter_map(|member| Some((self.oldest(member)?, member))).min()

@@ -293,13 +293,11 @@ impl<P: Payload> WriteLog<P> {
 /// What the write log holds of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Status {
-    /// Its name.
     pub name: String,
     /// Which use of its place this is: drawn when it got the place.
     pub incarnation: u64,
     /// Number of its claim: see [`Command::Claim`](crate::Command::Claim).
     pub claim: u64,
-    /// Its size in bytes.
     pub size_bytes: u64,
     /// Bytes of the log in use for it, chunk headers included; 0 if the back end has everything.
     pub dirty_bytes: u64,

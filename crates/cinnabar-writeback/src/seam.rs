@@ -51,9 +51,7 @@ pub enum Command {
     /// Give a volume a place, or say which one it has. Answered with [`Done::Attached`] once that is
     /// durable.
     Attach {
-        /// Its name.
         name: String,
-        /// Its size in bytes.
         size_bytes: u64,
         /// Drawn at random; used if the volume has no place yet.
         incarnation: u64,
@@ -67,7 +65,6 @@ pub enum Command {
     Grow {
         /// The volume's place.
         place: LogVolumeId,
-        /// Its size in bytes.
         size_bytes: u64,
     },
     /// Destage all that is dirty. Answered with [`Done::Nothing`] when the back end, and those of the others of its
@@ -91,7 +88,6 @@ pub enum Command {
     Acknowledge {
         /// The volume's place.
         place: LogVolumeId,
-        /// From memory.
         memory: bool,
     },
     /// From now on writes of a volume, and of its group, get room only as its destage goes on: half as many blocks as the
@@ -111,7 +107,6 @@ pub enum Command {
 /// What comes back with a command that has succeeded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// Nothing.
     Nothing,
     /// A volume has this place.
     Attached(LogVolumeId),

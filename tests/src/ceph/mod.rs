@@ -99,7 +99,6 @@ impl Cluster {
         Ok(cluster)
     }
 
-    /// Folder with all of it.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }

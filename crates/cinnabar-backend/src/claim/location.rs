@@ -7,7 +7,6 @@ use std::path::PathBuf;
 /// See the module.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Location {
-    /// A file.
     File(PathBuf),
     /// An object in the pool of an image, named by the image's id: it is found whatever the image is called
     /// now, and is no part of it.

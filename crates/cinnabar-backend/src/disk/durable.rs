@@ -34,7 +34,6 @@ pub(super) fn is_known(stat: &StatFs) -> bool {
 /// What of a file is to be made durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Extent {
-    /// Its data.
     Data,
     /// Its change time, too.
     All,

@@ -44,7 +44,6 @@ use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
-/// What a disk is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DiskKind {
     /// A regular file.

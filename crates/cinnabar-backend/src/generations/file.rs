@@ -9,7 +9,6 @@ use std::io::{self, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Its name.
 pub(super) const NAME: &str = "generations.json";
 /// What is being written, until it is renamed.
 const NEW_NAME: &str = "generations.json.new";

@@ -41,7 +41,6 @@ struct Entry {
     device: Option<DeviceId>,
 }
 
-/// All that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Kept {
     /// Path of the cache device that was last in use.

@@ -18,7 +18,6 @@ pub use cinnabar_hybrid::upkeep::{Lost, Progress};
 pub struct Looked {
     /// Bytes of the volume.
     pub size_bytes: u64,
-    /// Bytes of an extent.
     pub extent_bytes: u64,
     /// Bytes of the fast pool that it may take.
     pub budget_bytes: u64,
@@ -103,9 +102,7 @@ pub fn probe(spec: &HybridSpec) -> Result<[Probed; 2], HybridError> {
 /// What a pool takes for a random request of 4 KiB.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Probed {
-    /// A read.
     pub read: Duration,
-    /// A write.
     pub write: Duration,
 }
 

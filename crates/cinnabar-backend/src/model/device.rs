@@ -11,11 +11,9 @@ use std::collections::{BTreeMap, BinaryHeap};
 /// What is asked of the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpKind {
-    /// Read.
     Read,
     /// Write, with or without FUA.
     Write,
-    /// Flush.
     Flush,
     /// Trim or write zeroes: no data on the link.
     Discard,

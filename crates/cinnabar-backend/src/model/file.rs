@@ -82,7 +82,6 @@ pub enum PresetFileErrorKind {
     Setting(Box<SettingError>),
 }
 
-/// The preset in a file.
 pub(crate) fn read(path: &Path) -> Result<SimSpec, PresetFileError> {
     let wrong = |kind| PresetFileError { path: path.into(), kind };
     let bytes = read_bytes(path).map_err(wrong)?;

@@ -24,9 +24,7 @@ pub enum Latency {
     },
     /// One of two: a cache on the other side that hits or misses.
     Mix {
-        /// In ns.
         fast_ns: u64,
-        /// In ns.
         slow_ns: u64,
         /// Probability of the fast one, 0 to 1.
         fast_share: f64,

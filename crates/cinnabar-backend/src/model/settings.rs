@@ -64,7 +64,6 @@ pub enum SettingError {
         /// What was written.
         got: String,
     },
-    /// A preset in a file.
     #[error(transparent)]
     File(#[from] PresetFileError),
     /// No `=`.
@@ -192,7 +191,6 @@ impl SimSpec {
     }
 }
 
-/// The preset in a file.
 fn in_file(path: &str, base: Option<&Path>) -> Result<SimSpec, PresetFileError> {
     let wrong = |kind| PresetFileError { path: path.into(), kind };
     match base {

@@ -23,7 +23,6 @@ pub enum NbdAddress {
     Tcp {
         /// Name or address, without brackets.
         host: String,
-        /// Port.
         port: u16,
     },
 }
@@ -51,13 +50,10 @@ pub enum NbdSpecError {
     /// The path of a unix socket.
     #[error("the path of a unix socket has 1 to {SOCKET_PATH_BYTES_MAX} bytes")]
     Path,
-    /// The host.
     #[error("{0:?} is no host (an IPv6 address stands in brackets)")]
     Host(String),
-    /// The port.
     #[error("{0:?} is no port (1 to 65535)")]
     Port(String),
-    /// The export.
     #[error("the name of an export has at most {NAME_BYTES_MAX} bytes")]
     Export,
     /// An option.

@@ -14,7 +14,6 @@ const RANGE_BYTES_MAX: u32 = 128 << 20;
 /// An export, as the handshake brought it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Export {
-    /// Its size in bytes.
     pub size_bytes: u64,
     /// Transmission flags.
     pub flags: u16,

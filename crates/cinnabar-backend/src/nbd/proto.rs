@@ -32,7 +32,6 @@ pub(super) const FIXED_NEWSTYLE: u16 = 1 << 0;
 /// The zeros after `EXPORT_NAME` may be left out.
 pub(super) const NO_ZEROES: u16 = 1 << 1;
 
-/// Options.
 pub(super) mod option {
     /// Enter an export; knows no error reply.
     pub(in crate::nbd) const EXPORT_NAME: u32 = 1;
@@ -90,9 +89,7 @@ pub(super) mod export_flag {
 
 /// Requests.
 pub(super) mod command {
-    /// Read.
     pub(in crate::nbd) const READ: u16 = 0;
-    /// Write.
     pub(in crate::nbd) const WRITE: u16 = 1;
     /// Good-bye.
     pub(in crate::nbd) const DISC: u16 = 2;

@@ -56,7 +56,6 @@ impl Interest {
     pub const READ: Self = Self { read: true, write: false };
     /// Writing only.
     pub const WRITE: Self = Self { read: false, write: true };
-    /// Both.
     pub const BOTH: Self = Self { read: true, write: true };
 }
 
@@ -153,7 +152,6 @@ pub enum IoMode {
     Auto,
     /// `io_uring` or nothing.
     Uring,
-    /// Threads.
     Threads,
 }
 

@@ -119,7 +119,6 @@ impl Client {
         &self.place
     }
 
-    /// Which snapshot it is, if it is one.
     pub(crate) fn snapshot(&self) -> Option<&Snapshot> {
         self.snapshot.as_ref()
     }

@@ -11,7 +11,6 @@ pub enum RbdError {
     /// The configuration file.
     #[error("Ceph's configuration {path}: {errno}")]
     Conf {
-        /// Its path.
         path: String,
         /// What librados said.
         errno: Errno,

@@ -8,7 +8,6 @@ use rustix::io::Errno;
 
 /// Objects of the largest map (`MAX_OBJECT_MAP_OBJECT_COUNT`).
 pub(super) const OBJECTS_MAX: u64 = 256_000_000;
-/// Objects in a byte.
 const OBJECTS_PER_BYTE: u64 = 4;
 /// `OBJECT_NONEXISTENT`.
 const ABSENT: u8 = 0;

@@ -17,8 +17,9 @@ use std::sync::Arc;
 pub(crate) enum Mode {
     /// For writing, under the exclusive lock. `by_word`: the operator vouches that another daemon of ours
     /// that has it is dead.
-    Owner { by_word: bool },
-    /// A snapshot.
+    Owner {
+        by_word: bool,
+    },
     Snapshot,
     /// For reading, while another host writes it.
     Standby,
@@ -50,7 +51,6 @@ pub(super) struct Opened {
     pub(super) identity: Identity,
     pub(super) size_bytes: u64,
     pub(super) held: Held,
-    /// Of a snapshot, which one.
     pub(super) snapshot: Option<Snapshot>,
     /// Of a clone that is to be served beside its parent.
     pub(super) lineage: Option<Lineage>,

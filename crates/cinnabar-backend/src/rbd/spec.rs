@@ -12,11 +12,9 @@ const CONF: &str = "/etc/ceph/ceph.conf";
 /// An RBD image, not yet opened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RbdSpec {
-    /// The pool.
     pub pool: String,
     /// The namespace within it; empty is the default one.
     pub namespace: String,
-    /// The image.
     pub image: String,
     /// One of its snapshots.
     pub snap: Option<String>,
@@ -32,10 +30,8 @@ pub enum RbdSpecError {
     /// Not a pool and an image.
     #[error("{0:?} is not POOL/IMAGE, POOL/NAMESPACE/IMAGE or one of these with @SNAPSHOT")]
     Place(String),
-    /// A name.
     #[error("a name has 1 to {NAME_BYTES_MAX} bytes, none of them a control character")]
     Name,
-    /// An option.
     #[error("{0:?} is no option (id=USER, conf=PATH, namespace=NAME)")]
     Option(String),
 }

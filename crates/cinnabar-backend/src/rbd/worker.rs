@@ -263,7 +263,6 @@ impl Worker {
         self.collected = collected;
     }
 
-    /// A job is at its end.
     fn end(&mut self, job: Box<Job>, mut result: Result<(), Errno>) {
         self.under_way.remove(&job.number);
         // EROFS: a write without the lock. ESHUTDOWN: of a client that was fenced off.

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 /// Why a trace can't be replayed, or not any further.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum ReplayError {
     #[error("{}: {}", path.display(), chain(error))]
     Trace { path: PathBuf, error: TraceError },

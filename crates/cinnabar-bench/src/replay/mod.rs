@@ -66,7 +66,6 @@ pub enum Warm {
 
 /// How far it is: records of the trace, or requests of a run so far.
 #[derive(Clone, Copy, Debug)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Progress<'a> {
     Surveying { records: u64 },
     Warming { run: &'a str, ios: u64 },
@@ -76,7 +75,6 @@ pub enum Progress<'a> {
 /// A row of time of one run, as it is told while it plays.
 #[derive(Clone, Debug, Serialize)]
 pub struct Row {
-    /// Which run.
     pub run: String,
     /// What happened.
     #[serde(flatten)]

@@ -29,7 +29,6 @@ pub struct Outcome {
 /// One volume of the trace and what stood for it.
 #[derive(Clone, Debug, Serialize)]
 pub struct VolumeReport {
-    /// Its number.
     pub number: u32,
     /// As written.
     pub target: String,
@@ -39,7 +38,6 @@ pub struct VolumeReport {
     pub footprint_blocks: u64,
 }
 
-/// One run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Run {
     /// `none`, or how many periods warmed the cache, or `as it is`.
@@ -83,11 +81,8 @@ pub struct Run {
 pub struct Server {
     /// Reads and writes.
     pub requests: u64,
-    /// Reads.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
@@ -126,7 +121,6 @@ pub struct Published {
     pub service_percent: f64,
     /// Of the requests to the server, in per cent.
     pub server_requests_percent: f64,
-    /// In words.
     pub words: &'static str,
 }
 

@@ -7,7 +7,6 @@ use std::convert::Infallible;
 
 /// See the module.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum BenchError {
     #[error(transparent)]
     Target(#[from] TargetError),

@@ -17,7 +17,6 @@ use std::time::Duration;
 /// Rates that lie closer together than this share are not told apart.
 const FINE: u32 = 32;
 
-/// How to search.
 #[derive(Clone, Copy, Debug)]
 pub struct Search {
     /// Longest mean response time.
@@ -26,7 +25,6 @@ pub struct Search {
     pub start: u32,
     /// A window of settling; each step has two to five.
     pub window: Duration,
-    /// Only with the cache.
     pub cache_only: bool,
     /// Longest warming of the cache.
     pub warm_max: Duration,

@@ -38,7 +38,6 @@ pub struct MockReport {
     pub seed: u64,
     /// Sizes of ASU1 to ASU3 in bytes.
     pub asu_bytes: [u64; 3],
-    /// In s.
     pub elapsed_s: f64,
     /// I/Os done.
     pub ios: u64,

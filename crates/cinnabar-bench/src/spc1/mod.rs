@@ -24,7 +24,6 @@ use crate::target::{CacheOptions, UnitSpec, survey};
 use cinnabar_trace::generate::spc1::{BLOCK_BYTES, Generator, Mix, Settings};
 use std::time::Duration;
 
-/// ASUs.
 pub const ASUS: usize = 3;
 /// Mean response time that SPC-1 allows.
 pub const LIMIT: Duration = Duration::from_millis(30);

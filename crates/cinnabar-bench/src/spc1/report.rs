@@ -40,9 +40,7 @@ pub struct Report {
     pub bytes_per_s: f64,
     /// From the scheduled time.
     pub latency: LatencySummary,
-    /// Of reads.
     pub read_latency: LatencySummary,
-    /// Of writes.
     pub write_latency: LatencySummary,
     /// From the submission: what pblio tells.
     pub dispatched_latency: LatencySummary,
@@ -60,7 +58,6 @@ pub struct Report {
     pub periods: Vec<Period>,
 }
 
-/// A stream.
 #[derive(Clone, Debug, Serialize)]
 pub struct StreamReport {
     /// Its name in the paper.
@@ -80,9 +77,7 @@ pub struct StreamReport {
 pub struct ServerReport {
     /// Reads that reached the storage, of all ASUs.
     pub reads: u64,
-    /// Writes.
     pub writes: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,

@@ -47,7 +47,6 @@ pub(super) struct StepPlan {
     /// Longest mean.
     pub(super) limit: Duration,
     pub(super) window: Duration,
-    /// What is measured.
     pub(super) measured: Duration,
 }
 

@@ -11,7 +11,6 @@ use rustix::io::Errno;
 
 /// Why storage can't be tested, or not any further.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum TargetError {
     #[error("{place:?}: {}", chain(error))]
     Spec { place: String, error: SpecError },
@@ -44,7 +43,6 @@ pub enum TargetError {
 
 /// What a place holds, as far as was looked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum Held {
     /// Something where names of file systems are.
     #[error("a block device that holds data (at byte {at})")]

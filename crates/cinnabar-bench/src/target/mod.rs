@@ -35,7 +35,6 @@ pub struct Io {
     pub tag: u64,
     /// Which unit, as given at the opening.
     pub unit: usize,
-    /// A write?
     pub write: bool,
     /// First byte.
     pub offset: u64,
@@ -50,7 +49,6 @@ pub struct ServerCounts {
     pub reads: u64,
     /// Write operations.
     pub writes: u64,
-    /// Bytes read.
     pub read_bytes: u64,
     /// Bytes written.
     pub write_bytes: u64,
@@ -61,9 +59,7 @@ pub struct ServerCounts {
 pub struct CacheCounts {
     /// Of the units that are cached, together.
     pub volumes: VolumeCounters,
-    /// Of the cache.
     pub cache: CacheCounters,
-    /// Its RAM.
     pub ram: RamBytes,
     /// Times of the cache device's operations.
     pub device: cinnabar_embed::DeviceTimes,

@@ -16,11 +16,9 @@ pub struct Point {
     pub reads: u32,
     /// Write requests.
     pub writes: u32,
-    /// Blocks read.
     pub read_blocks: u32,
     /// Of those, from RAM or the SSD.
     pub hit_blocks: u32,
-    /// Blocks written.
     pub written_blocks: u32,
     /// Reads of the back end.
     pub backend_reads: u32,

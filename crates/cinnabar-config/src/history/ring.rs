@@ -38,7 +38,6 @@ impl Step {
         self.seconds() as u64 * 1000 * self.points_max() as u64
     }
 
-    /// The one of so many seconds.
     pub fn of_seconds(seconds: u64) -> Option<Self> {
         Self::ALL.into_iter().find(|step| u64::from(step.seconds()) == seconds)
     }

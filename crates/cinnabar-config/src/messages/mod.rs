@@ -60,16 +60,13 @@ pub enum Message {
         force: bool,
         /// Give up its writes that the back end does not have yet.
         discard_dirty: bool,
-        /// Answer.
         answer: AnswerTo<()>,
     },
     /// Change a volume's settings.
     SetVolume {
         /// Which.
         name: String,
-        /// What changes.
         change: VolumeChange,
-        /// Answer.
         answer: AnswerTo<()>,
     },
     /// Shares of all these volumes, in blocks, take effect together; `None`: it has none of its own.
@@ -77,14 +74,12 @@ pub enum Message {
     AdoptTargets {
         /// By name.
         targets: Vec<(String, Option<u64>)>,
-        /// Answer.
         answer: AnswerTo<()>,
     },
     /// Whether blocks may go to flash from now on.
     AdoptAdmission {
         /// They may.
         admits: bool,
-        /// Answer.
         answer: AnswerTo<()>,
     },
     /// The operator holds a volume's mode no longer: plans may change it again, where they may at all.
@@ -98,14 +93,12 @@ pub enum Message {
     FlushVolume {
         /// Which.
         name: String,
-        /// Answer.
         answer: AnswerTo<()>,
     },
     /// Serve all of a backend that has grown; nothing cached is dropped. Answered with the size.
     ResizeVolume {
         /// Which.
         name: String,
-        /// Answer.
         answer: AnswerTo<u64>,
     },
     /// Drop what is cached of a volume, durably: its backend was written past the cache.
@@ -114,19 +107,16 @@ pub enum Message {
         name: String,
         /// Which bytes; `None`: all.
         range: Option<ByteRange>,
-        /// Answer.
         answer: AnswerTo<()>,
     },
     /// Go on with another cache device. Volumes pass through meanwhile.
     ReplaceCache {
-        /// The new one.
         new: NewCache,
         /// Answer, once it is in use.
         answer: AnswerTo<()>,
     },
     /// Another size of the cache, as far as its device was made for it.
     ResizeCache {
-        /// Bytes.
         size_bytes: u64,
         /// Answer, once that has begun; the status has the rest.
         answer: AnswerTo<()>,
@@ -137,14 +127,12 @@ pub enum Message {
     Record {
         /// Which; `None`: all that are served now.
         names: Option<Vec<String>>,
-        /// Answer.
         answer: AnswerTo<Recording>,
     },
     /// End this recording; what it holds already is still to be read.
     EndRecording {
         /// Which.
         id: u64,
-        /// Answer.
         answer: AnswerTo<()>,
     },
     /// Which daemon this is: a number that each start draws.
@@ -153,7 +141,6 @@ pub enum Message {
     Give {
         /// Which.
         name: String,
-        /// The epoch.
         epoch: u64,
         /// Which daemon asks ([`Message::Identity`]); daemons of earlier releases do not say.
         from: Option<String>,
@@ -180,7 +167,6 @@ pub enum Message {
         name: String,
         /// The epoch that the hand-over was answered with.
         epoch: u64,
-        /// Which blocks of it.
         blocks: Vec<u64>,
         /// Answer: those of them that are cached, in the daemons' own form.
         answer: AnswerTo<Vec<u8>>,
@@ -217,7 +203,6 @@ pub enum Message {
     Stop {
         /// Time for all of it.
         deadline: Duration,
-        /// Answer.
         answer: AnswerTo<StopReport>,
     },
 }

@@ -34,7 +34,6 @@ pub struct Access {
     pub mask: u64,
     /// The volume, by its number here.
     pub volume: u32,
-    /// Whether it is a write.
     pub is_write: bool,
     /// The volume's first request.
     pub is_first: bool,
@@ -74,7 +73,6 @@ pub struct SampleStreams {
 pub struct SampledVolume {
     /// Its number; never another one's.
     pub number: u32,
-    /// Its name.
     pub name: String,
     samplers: Arc<Samplers>,
     /// The largest hash that passes.
@@ -271,7 +269,6 @@ impl SampledVolume {
         self.left.store(true, SeqCst);
     }
 
-    /// Whether it has left.
     pub fn has_left(&self) -> bool {
         self.left.load(SeqCst)
     }

@@ -43,7 +43,6 @@ pub struct LatencySummary {
 /// Latencies of one volume, from the arrival of a request to its reply.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Latencies {
-    /// Reads.
     pub read: LatencySummary,
     /// Writes, trims and zeroes.
     pub write: LatencySummary,

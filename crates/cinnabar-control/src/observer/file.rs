@@ -9,7 +9,6 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
-/// Its name.
 const NAME: &str = "history.bin";
 /// What is being written, until it is renamed.
 const NEW_NAME: &str = "history.bin.new";

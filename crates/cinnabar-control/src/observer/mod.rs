@@ -116,7 +116,6 @@ impl Observer {
         self.run
     }
 
-    /// Keeps what is in a status.
     fn keep(&self, now_ms: u64, status: &DataStatus, watcher: &mut Watcher) {
         for event in watcher.look(now_ms, status) {
             self.tell(event);

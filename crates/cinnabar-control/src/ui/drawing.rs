@@ -5,7 +5,6 @@ use axum::http::StatusCode;
 use std::sync::Arc;
 use tokio::sync::Semaphore;
 
-/// At a time.
 const AT_A_TIME: usize = 2;
 /// Those that wait included: as many as the charts that pages that are kept live show at once, or so.
 const PLACES: usize = 128;

@@ -39,7 +39,6 @@ pub(super) struct Ui {
     drawing: Drawing,
 }
 
-/// The routes.
 pub(super) fn routes(control: &Arc<Control>, may_act: bool) -> Router {
     let sampler = Arc::new(Sampler::new(Arc::clone(control)));
     let answers = Answers::new(Arc::clone(control));

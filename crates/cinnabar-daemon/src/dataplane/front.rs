@@ -204,7 +204,6 @@ impl Front {
         self.vhost.set_size(export, size_bytes);
     }
 
-    /// Connections to an export.
     pub(super) fn connections(&self, export: ExportId) -> u32 {
         let all = self.nbd.connections(export) + self.vhost.connections(export);
         u32::try_from(all).unwrap_or(u32::MAX)

@@ -76,7 +76,6 @@ struct Direct {
     ticket: Ticket,
     /// The volume's key.
     key: usize,
-    /// And which of its attachments.
     attachment: u64,
     kind: Kind,
     arrived: Instant,

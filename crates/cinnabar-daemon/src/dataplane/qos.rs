@@ -74,7 +74,6 @@ impl Groups {
         Self { depths: depths.collect(), ..Self::default() }
     }
 
-    /// The group of a volume.
     pub(super) fn of(&mut self, config: &VolumeConfig, disk: &Disk) -> Arc<Group> {
         let name = config.qos_group.clone().unwrap_or_else(|| name_of(config, disk));
         self.by_name.retain(|_, group| group.strong_count() > 0);

@@ -181,7 +181,6 @@ impl DataPlane {
         begun.ok_or_else(CommandError::too_many_recordings)
     }
 
-    /// Ends a recording.
     pub(super) fn end_recording(&mut self, id: u64) -> Result<(), CommandError> {
         if self.recordings.end(id) {
             return Ok(());

@@ -334,7 +334,6 @@ impl DataPlane {
         self.adopt_shares();
     }
 
-    /// For the status.
     pub(super) fn size_status(&self) -> SizeStatus {
         let Some(size) = &self.cache.size else { return SizeStatus::default() };
         if self.cache.disk().is_none() {

@@ -23,7 +23,6 @@ impl<K: Ord + Copy> Heap<K> {
         self.order.first().copied()
     }
 
-    /// Whether the client is in.
     pub(crate) fn contains(&self, client: u32) -> bool {
         self.places.get(client as usize).is_some_and(|&place| place != NOWHERE)
     }

@@ -8,7 +8,6 @@ pub const WAITING_MAX: usize = 4096;
 pub const DEPTH_MAX: usize = 4096;
 /// A reservation or a limit, in I/Os a second.
 pub const IOPS_MAX: u32 = 10_000_000;
-/// A weight.
 pub const WEIGHT_MAX: u32 = 10_000;
 /// Bytes of a request that count; what is longer costs as much.
 pub const LENGTH_MAX: u32 = 32 << 20;

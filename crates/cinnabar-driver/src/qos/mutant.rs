@@ -106,7 +106,6 @@ impl Mutant {
 pub struct Mutants(Option<Mutant>);
 
 impl Mutants {
-    /// None.
     pub const NONE: Self = Self(None);
 
     /// One of them.

@@ -34,7 +34,6 @@ pub(crate) struct Entry {
     /// The client's use of that place.
     pub(crate) client_turn: u32,
     pub(crate) cost: Cost,
-    /// In ns.
     pub(crate) arrival_ns: u64,
     state: State,
     turn: u32,
@@ -83,7 +82,6 @@ impl Table {
         Ticket { index, turn }
     }
 
-    /// The first one of a line.
     pub(crate) fn first(&self, line: &Line) -> Option<&Entry> {
         (line.first != NONE).then(|| &self.entries[line.first as usize])
     }

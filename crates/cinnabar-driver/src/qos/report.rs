@@ -36,7 +36,6 @@ pub struct ClientReport {
     pub behind_ns: u64,
 }
 
-/// A group.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct GroupReport {
     /// Requests under way at most.
@@ -45,7 +44,6 @@ pub struct GroupReport {
     pub under_way: usize,
     /// Requests that wait.
     pub waiting: usize,
-    /// Clients.
     pub clients: usize,
     /// What is reserved, and what there is.
     pub reservations: Reservations,

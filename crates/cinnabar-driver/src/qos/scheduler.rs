@@ -321,7 +321,6 @@ impl Scheduler {
         }
     }
 
-    /// The group as it is.
     pub fn report(&self) -> GroupReport {
         GroupReport {
             depth: self.config.depth,

@@ -359,7 +359,6 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Counters of the cache.
     pub fn cache_counters(&self) -> CacheCounters {
         let (resize_segments, resize_segments_done) = self.resize_progress();
         CacheCounters {
@@ -385,7 +384,6 @@ impl<P: Payload> Engine<P> {
         crossings
     }
 
-    /// Counters of a volume.
     pub fn volume_counters(&self, volume: VolumeId) -> Option<VolumeCounters> {
         let index = usize::from(volume.0);
         let known = self.volumes.get(index)?.as_ref()?;

@@ -40,7 +40,6 @@ impl Backlog {
         self.records.range(range)
     }
 
-    /// Bytes of RAM.
     pub(super) fn ram_bytes(&self) -> u64 {
         (self.records.capacity() * size_of::<Record>()) as u64
     }

@@ -147,7 +147,6 @@ impl Journal {
         self.enabled
     }
 
-    /// Appends a record.
     pub(crate) fn append(&mut self, record: Record) -> Ticket {
         if self.enabled {
             self.appended += 1;
@@ -374,7 +373,6 @@ impl Journal {
         (geometry.slots() as usize / 100).max(least)
     }
 
-    /// Bytes of RAM.
     pub(crate) fn ram_bytes(&self) -> u64 {
         self.queue.ram_bytes() + self.live.ram_bytes()
     }

@@ -77,7 +77,6 @@ struct Played {
     ring: Vec<MetaPage>,
     /// The write under way.
     writing: Option<(u64, Vec<MetaPage>)>,
-    /// Tickets of all records.
     records: Vec<Ticket>,
     /// The checkpoint being made: its first page, and the records before it.
     making: Option<(u64, usize)>,

@@ -29,7 +29,6 @@ pub(crate) enum SegmentState {
     Cleaning,
 }
 
-/// A segment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Segment {
     pub(crate) state: SegmentState,
@@ -212,7 +211,6 @@ impl Log {
         }
     }
 
-    /// The segment of a slot.
     pub(crate) fn segment_of(&self, slot: u32) -> u32 {
         slot / self.geometry.segment_slots()
     }

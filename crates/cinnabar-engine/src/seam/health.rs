@@ -18,7 +18,6 @@ pub enum Health {
     Serving,
     /// The device is not used: requests pass through, nothing is cached.
     PassThrough(PassThroughReason),
-    /// Closed.
     Closed,
 }
 

@@ -150,7 +150,6 @@ pub enum Op<P> {
 pub struct Request<P> {
     /// Token of the reply.
     pub id: RequestId,
-    /// Which volume.
     pub volume: VolumeId,
     /// What to do.
     pub op: Op<P>,

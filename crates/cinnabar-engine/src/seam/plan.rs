@@ -17,9 +17,7 @@ pub enum Mode {
 /// New settings of one volume; `None` leaves a setting as it is.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumePlan {
-    /// Which volume.
     pub volume: VolumeId,
-    /// Its mode.
     pub mode: Option<Mode>,
     /// Blocks it keeps whatever others do. The minimums of all volumes sum to at most 80 % of the
     /// capacity; a plan beyond that is cut back proportionally by the engine.

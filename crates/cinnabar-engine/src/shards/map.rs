@@ -47,7 +47,6 @@ impl ShardMap {
         (((block >> self.span_log2) + first as u64) % self.shards as u64) as u32
     }
 
-    /// Bytes of a stripe.
     pub const fn stripe_bytes(&self) -> u64 {
         BLOCK_BYTES << self.span_log2
     }

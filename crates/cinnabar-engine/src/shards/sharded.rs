@@ -226,7 +226,6 @@ impl<P: Payload> Sharded<P> {
         each.fold((0, self.early.len()), |sum, one| (sum.0 + one.0, sum.1 + one.1))
     }
 
-    /// The router.
     pub const fn router(&self) -> &Router<P> {
         &self.router
     }

@@ -49,7 +49,6 @@ const STAGING_BLOCKS: (u32, u32) = (1024, 8192);
 /// Where a block is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// In RAM.
     Ram(Buffer),
     /// On flash only.
     Flash,
@@ -200,7 +199,6 @@ impl<P: Payload> Store<P> {
         self.journal = Journal::new(superblock, config);
     }
 
-    /// Hash of a key.
     pub(crate) fn hash(&self, key: Key) -> u64 {
         key.hash(self.seed)
     }

@@ -31,7 +31,6 @@ enum Phase<M> {
     Transmission(Transmission<M>),
 }
 
-/// One connection.
 pub(super) struct Connection<M> {
     pub(super) fd: OwnedFd,
     pub(super) peer: Peer,

@@ -54,7 +54,14 @@ impl Listener {
             }
         };
         let tls = access.tls.clone();
-        Ok(Self { socket, address, exports: BTreeSet::new(), resting: false, is_crowded: false, tls })
+        Ok(Self {
+            socket,
+            address,
+            exports: BTreeSet::new(),
+            resting: false,
+            is_crowded: false,
+            tls,
+        })
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {

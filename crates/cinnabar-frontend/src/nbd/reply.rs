@@ -133,7 +133,6 @@ fn data_head<M>(pending: &Pending, span: ByteSpan, flags: u16) -> Entry<M> {
     entry
 }
 
-/// The head of a chunk.
 fn chunk_head<M>(pending: &Pending, flags: u16, kind: u16, len: u64) -> Entry<M> {
     let len = u32::try_from(len).expect("a chunk is at most 32 MiB and a bit");
     let mut entry = empty(pending);

@@ -86,7 +86,6 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    /// Its limits.
     pub fn limits(&self) -> &Limits {
         &self.shared.limits
     }

@@ -19,9 +19,7 @@ pub struct Stats {
     pub refused_requests: u64,
     /// Second clients turned away from a writable export.
     pub refused_clients: u64,
-    /// Bytes received.
     pub received_bytes: u64,
-    /// Bytes sent.
     pub sent_bytes: u64,
     /// Times that a connection was not read on because of [`Limits`](super::Limits).
     pub pauses: u64,

@@ -41,7 +41,6 @@ pub enum TlsError {
     Mode {
         /// The file.
         path: PathBuf,
-        /// Its mode.
         mode: u32,
     },
     /// Another account could change it.
@@ -65,7 +64,6 @@ pub enum TlsError {
     Content {
         /// The file.
         path: PathBuf,
-        /// Why.
         why: String,
     },
     /// The key can't be used, or is that of another certificate.
@@ -73,7 +71,6 @@ pub enum TlsError {
     Key {
         /// The file.
         path: PathBuf,
-        /// Why.
         why: String,
     },
     /// There is no room for a thread that looks at the files.
@@ -84,7 +81,6 @@ pub enum TlsError {
     Time {
         /// The file.
         path: PathBuf,
-        /// Why.
         why: String,
     },
 }

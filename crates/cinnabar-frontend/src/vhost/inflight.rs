@@ -156,7 +156,6 @@ pub(super) struct Leftover {
     pub(super) counter: u64,
 }
 
-/// The notes of one queue.
 #[derive(Debug)]
 pub(super) struct QueueNotes {
     head: *mut u8,

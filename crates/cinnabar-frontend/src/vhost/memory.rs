@@ -122,7 +122,6 @@ impl GuestMemory {
         self.regions.len()
     }
 
-    /// Bytes in it.
     pub(super) fn bytes(&self) -> u64 {
         self.regions.iter().map(|region| region.spec.len).sum()
     }

@@ -125,7 +125,6 @@ impl<'a> Fields<'a> {
         self.0.is_empty().then_some(value)
     }
 
-    /// All the rest.
     pub(super) const fn rest(self) -> &'a [u8] {
         self.0
     }

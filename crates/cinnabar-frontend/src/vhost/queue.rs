@@ -160,7 +160,6 @@ impl Running {
         Ok(Some(Next { head, replayed: false }))
     }
 
-    /// Takes it.
     pub(super) fn take(&mut self, next: Next) {
         if next.replayed {
             self.replay.pop_front();

@@ -12,7 +12,6 @@ use super::reason::DisconnectReason;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
-/// Bytes of a descriptor.
 pub(super) const DESCRIPTOR_BYTES: usize = 16;
 /// Bytes before the first entry of either ring: flags and index.
 const HEAD_BYTES: usize = 4;

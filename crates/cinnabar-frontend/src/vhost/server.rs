@@ -151,7 +151,6 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    /// Its limits.
     pub fn limits(&self) -> &Limits {
         &self.limits
     }

@@ -7,7 +7,6 @@ use rustix::io::Errno;
 use std::ffi::CStr;
 use std::time::Duration;
 
-/// The class.
 pub(crate) const CLASS: &CStr = c"lock";
 /// `ClsLockType::EXCLUSIVE`.
 const EXCLUSIVE: u8 = 1;

@@ -66,7 +66,6 @@ impl Pool {
         unsafe { raw::rados_ioctx_get_id(self.io) }
     }
 
-    /// Its cluster.
     pub fn cluster(&self) -> &Arc<Cluster> {
         &self.cluster
     }

@@ -66,7 +66,6 @@ impl WriteOp {
         self
     }
 
-    /// Sets an attribute.
     #[must_use]
     pub fn set_attribute(self, name: &CStr, value: &[u8]) -> Self {
         let bytes = value.as_ptr().cast();
@@ -89,7 +88,6 @@ impl WriteOp {
         self
     }
 
-    /// Sets an entry.
     #[must_use]
     pub fn set_entry(self, key: &str, value: &[u8]) -> Self {
         let (keys, values) = ([key.as_ptr().cast()], [value.as_ptr().cast()]);
@@ -103,7 +101,6 @@ impl WriteOp {
         self
     }
 
-    /// Removes an entry.
     #[must_use]
     pub fn remove_entry(self, key: &str) -> Self {
         let (keys, lens) = ([key.as_ptr().cast()], [key.len()]);
@@ -121,7 +118,6 @@ impl WriteOp {
         self
     }
 
-    /// Writes.
     #[must_use]
     pub fn write(self, offset: u64, bytes: &[u8]) -> Self {
         // SAFETY: as much memory as is named.

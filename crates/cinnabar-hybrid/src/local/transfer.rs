@@ -155,7 +155,6 @@ pub(super) fn read_all(fd: impl AsFd, bytes: &mut [u8], offset: u64) -> Result<(
     unsafe { transfer(fd, Way::Read, offset, &[memory]) }
 }
 
-/// Writes all of it.
 pub(super) fn write_all(fd: impl AsFd, bytes: &[u8], offset: u64) -> Result<(), Errno> {
     loop {
         match pwrite(&fd, bytes, offset) {

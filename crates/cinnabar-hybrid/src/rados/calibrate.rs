@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 /// Objects in each pool.
 const OBJECTS: u32 = 8;
-/// Bytes of each.
 const OBJECT_BYTES: u64 = 4 << 20;
 /// Lengths that are measured, in bytes.
 const LENGTHS: [u32; 6] = [4 << 10, 16 << 10, 64 << 10, 256 << 10, 1 << 20, 4 << 20];

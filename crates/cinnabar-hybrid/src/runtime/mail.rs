@@ -12,11 +12,9 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// What a volume does, as of about a second ago.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Status {
-    /// The planner.
     pub planner: &'static str,
     /// Bytes of the volume.
     pub size_bytes: u64,
-    /// Bytes of an extent.
     pub extent_bytes: u64,
     /// Extents that were written.
     pub extents_present: u32,

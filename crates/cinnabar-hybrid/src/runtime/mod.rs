@@ -28,7 +28,6 @@ use worker::Worker;
 pub enum Kind {
     /// Read into [`Request::memory`].
     Read,
-    /// Write from it.
     Write {
         /// Durable when it ends.
         durable: bool,

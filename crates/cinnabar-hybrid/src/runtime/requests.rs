@@ -63,7 +63,6 @@ impl Requests {
         self.0[request].parts += 1;
     }
 
-    /// Memory of a part.
     pub(super) fn memory(&self, part: Part) -> Buffers {
         let request = &self.0[part.request].request;
         let parts = part_of(request.memory(), part.offset - request.offset(), part.length);

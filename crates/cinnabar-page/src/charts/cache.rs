@@ -39,7 +39,6 @@ fn with_gaps(data: &Data, all: impl Iterator<Item = (f64, Vec<f64>)>) -> Vec<Row
     rows
 }
 
-/// So many a second.
 pub(super) fn a_second(point: &Point, count: f64) -> f64 {
     if point.span_ms == 0 { f64::NAN } else { count * 1000.0 / f64::from(point.span_ms) }
 }

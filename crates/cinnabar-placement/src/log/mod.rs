@@ -96,7 +96,6 @@ impl Layout {
         self.extents.div_ceil(SNAPSHOT_RECORDS)
     }
 
-    /// Pages of an area.
     fn area_pages(self) -> u64 {
         1 + u64::from(self.snapshot_pages()) + u64::from(self.log_pages)
     }

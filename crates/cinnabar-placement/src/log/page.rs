@@ -4,9 +4,7 @@ use super::{PAGE_CHANGES, SNAPSHOT_RECORDS};
 use crate::header::{HEADER_BYTES, Header};
 use crate::record::{RECORD_BYTES, Record, RecordError, State};
 
-/// Bytes of a page.
 pub const PAGE_BYTES: usize = 4096;
-/// A page.
 pub type Page = [u8; PAGE_BYTES];
 
 pub(super) const VERSION: u16 = 1;
@@ -88,7 +86,6 @@ pub(super) fn of_snapshot(label: Label, first: u32, get: impl Fn(u32) -> Record)
     })
 }
 
-/// A page of changes.
 pub(super) fn of_changes(label: Label, changes: &[(u32, Record)]) -> Page {
     assert!(changes.len() == label.count as usize && changes.len() <= PAGE_CHANGES, "they fit");
     sealed(label, |page| {
@@ -139,7 +136,6 @@ pub(super) fn room(page: &Page) -> Option<u32> {
     is_head.then(|| u32::from_le_bytes(array(page, 12)))
 }
 
-/// The header of a page.
 pub(super) fn header(page: &Page) -> &[u8] {
     &page[BODY..BODY + HEADER_BYTES]
 }

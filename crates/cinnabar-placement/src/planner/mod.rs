@@ -45,7 +45,6 @@ impl View<'_> {
 /// A move, with what it is made for.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Move {
-    /// The extent.
     pub extent: u32,
     /// Where it goes.
     pub to: Pool,

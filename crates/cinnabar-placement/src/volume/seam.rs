@@ -9,7 +9,6 @@ use thiserror::Error;
 /// What a request does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Op {
-    /// Reads.
     Read,
     /// Writes, zeroes or trims: changes bytes of the extent.
     Write,
@@ -95,12 +94,10 @@ pub enum Action {
     Fail {
         /// Of the request.
         token: u64,
-        /// Why.
         why: Refusal,
     },
     /// A move has ended.
     Ended {
-        /// The extent.
         extent: u32,
         /// How.
         outcome: MoveEnd,
@@ -110,7 +107,6 @@ pub enum Action {
     /// Write a record, in one step: if the table's epoch is `epoch` and the record there is `expected`.
     /// An absent `new` removes it. Durable when it ends: [`Event::Stored`].
     Store {
-        /// The extent.
         extent: u32,
         /// What must be there.
         expected: Record,
@@ -174,7 +170,6 @@ pub enum Copied {
     Done,
     /// The source changed meanwhile, and the back end gave up.
     Changed,
-    /// It failed.
     Failed,
 }
 
@@ -183,7 +178,6 @@ pub enum Copied {
 pub enum Event {
     /// [`Action::Store`].
     Stored {
-        /// The extent.
         extent: u32,
         /// How.
         outcome: Stored,
@@ -192,28 +186,24 @@ pub enum Event {
     HeaderStored(Stored),
     /// [`Action::Probe`].
     Probed {
-        /// The extent.
         extent: u32,
         /// Whether the object exists; `None`: it could not be asked.
         exists: Option<bool>,
     },
     /// [`Action::Copy`].
     Copied {
-        /// The extent.
         extent: u32,
         /// How.
         outcome: Copied,
     },
     /// [`Action::Patch`].
     Patched {
-        /// The extent.
         extent: u32,
         /// Whether all of it was copied.
         done: bool,
     },
     /// [`Action::Delete`].
     Deleted {
-        /// The extent.
         extent: u32,
         /// Whether the object is gone.
         done: bool,

@@ -79,9 +79,7 @@ pub struct EngineCurves {
 /// At one size, in blocks of the interval.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Point {
-    /// Reads that hit.
     pub read_hits: f64,
-    /// Writes that are kept.
     pub kept_writes: f64,
     /// Blocks written to flash.
     pub flash_writes: f64,

@@ -47,7 +47,6 @@ pub struct Wanted {
 /// What a volume is to have from now on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// In blocks.
     pub blocks: u64,
     /// It has a share of its own; otherwise it has a part of the one that others have together.
     pub own: bool,

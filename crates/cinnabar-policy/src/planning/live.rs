@@ -32,7 +32,6 @@ pub struct Planning {
 pub struct Closed {
     /// It.
     pub interval: Interval,
-    /// How it ended.
     pub ended: Ended,
     /// What each volume did, earlier intervals included with what they still weigh.
     pub curves: Vec<SampledCurves>,

@@ -96,7 +96,6 @@ pub struct Part {
 /// Room in units.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Scale {
-    /// Blocks of a unit.
     pub unit_blocks: NonZeroU64,
     /// How many there are.
     pub units: usize,

@@ -38,7 +38,6 @@ impl Add for Mix {
 }
 
 impl Mix {
-    /// All reuses.
     pub const fn reuses(&self) -> u64 {
         self.rar + self.raw + self.war + self.waw
     }

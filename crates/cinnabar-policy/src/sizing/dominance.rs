@@ -32,7 +32,6 @@ pub struct Latency {
 }
 
 impl Latency {
-    /// Of a plan.
     pub fn of(volumes: &[Volume], plan: &[Share], prices: &Prices) -> Self {
         let (mut sum, mut accesses, mut means, mut count) = (0.0, 0.0, 0.0, 0.0);
         for (volume, share) in volumes.iter().zip(plan) {

@@ -49,7 +49,6 @@ impl EngineUnits {
         }
     }
 
-    /// Reads that hit.
     pub fn read_hits(&self, policy: WritePolicy, units: usize) -> f64 {
         self.of(policy).map_or(0.0, |found| at(&found.read_hits, units))
     }

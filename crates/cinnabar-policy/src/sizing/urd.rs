@@ -20,13 +20,9 @@ const DOUBLINGS_MAX: u32 = 64;
 /// Latencies, in microseconds, and what else counts.
 #[derive(Clone, Copy, Debug, PartialEq, serde::Serialize)]
 pub struct Prices {
-    /// A read of the SSD.
     pub ssd_read_us: f64,
-    /// A write of the SSD.
     pub ssd_write_us: f64,
-    /// A read of the backend.
     pub backend_read_us: f64,
-    /// A write of the backend.
     pub backend_write_us: f64,
     /// What a microsecond of a write counts, one of a read being 1.
     pub omega: f64,

@@ -67,7 +67,6 @@ impl Units {
 }
 
 impl Volume {
-    /// From exact curves.
     pub fn exact(back: &WriteBackCurves, only: &ReadOnlyCurves, units: Units) -> Self {
         Self {
             mix: back.mix,
@@ -86,7 +85,6 @@ impl Volume {
         }
     }
 
-    /// From sampled curves.
     pub fn sampled(curves: &SampledCurves, units: Units) -> Self {
         let engine = curves.engine.as_ref().map(|engine| EngineUnits::new(engine, curves, units));
         Self {
@@ -111,7 +109,6 @@ impl Volume {
         self.read_hits.len()
     }
 
-    /// Reads that hit.
     pub fn read_hits(&self, policy: WritePolicy, units: usize) -> f64 {
         if let Some(engine) = &self.engine {
             return engine.read_hits(policy, units);

@@ -30,7 +30,6 @@ const REBASED_PAGES_MIN: u64 = 40;
 const RECORDS_MAX: usize = 100;
 /// Requests of a session that provoke something, beside what its guests ask for.
 const PROVOCATIONS_MAX: u32 = 100;
-/// And of a drill.
 const DRILL_PROVOCATIONS_MAX: u32 = 600;
 
 /// What writes the device's metadata: the mechanisms that share a journal.

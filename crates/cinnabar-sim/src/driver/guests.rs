@@ -166,7 +166,6 @@ impl Pending {
         (self.volume, kind)
     }
 
-    /// The write that it is.
     pub(super) fn write(&self) -> Option<&WriteTicket> {
         match &self.asked {
             Asked::Write { ticket, .. } | Asked::Zeroes { ticket, .. } | Asked::Trim { ticket } => {

@@ -38,7 +38,6 @@ pub struct Report {
     pub ghost_hits: u64,
     /// Blocks evicted from flash.
     pub evicted_blocks: u64,
-    /// Blocks reinserted.
     pub reinserted_blocks: u64,
     /// Blocks let rot on the cache device.
     pub rotted: u64,
@@ -60,7 +59,6 @@ pub struct Report {
     pub detaches: u64,
     /// Clean stops.
     pub stops: u64,
-    /// Crashes.
     pub crashes: u64,
     /// Writes by another writer.
     pub foreign_writes: u64,
@@ -150,7 +148,6 @@ impl Report {
 /// A run that broke a promise.
 #[derive(Clone, Debug)]
 pub struct Failed {
-    /// Its seed.
     pub seed: u64,
     /// What it broke.
     pub violation: Violation,

@@ -55,7 +55,6 @@ impl Default for HostOptions {
 /// A seed that broke a promise.
 #[derive(Debug)]
 pub struct HostsFailed {
-    /// The seed.
     pub seed: u64,
     /// What went wrong.
     pub violation: Violation,

@@ -17,7 +17,6 @@ const CLOCK_WAIT_NS_MAX: u64 = 2_500_000_000;
 /// A clock's time at the start of a simulation, in ns: room for clocks that are behind.
 const CLOCK_START_NS: u64 = 1 << 60;
 
-/// A backend.
 #[derive(Debug)]
 pub struct Backend {
     index: usize,

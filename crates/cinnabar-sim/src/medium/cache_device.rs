@@ -40,13 +40,9 @@ pub struct Losses {
 /// What a place of a cache device is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Part {
-    /// A superblock.
     Superblock,
-    /// The journal.
     Journal,
-    /// A checkpoint.
     Checkpoint,
-    /// The log.
     Log,
 }
 
@@ -65,7 +61,6 @@ pub enum Death {
     Hangs,
 }
 
-/// A cache device.
 #[derive(Debug)]
 pub struct CacheDevice {
     cells: Vec<Cell>,
@@ -177,7 +172,6 @@ impl CacheDevice {
         }
     }
 
-    /// Has it a log?
     pub fn has_log(&self) -> bool {
         self.cells.len() > self.log
     }
@@ -220,7 +214,6 @@ impl CacheDevice {
         self.damaged = true;
     }
 
-    /// Is it dead?
     pub fn is_dead(&self) -> bool {
         self.death.is_some()
     }

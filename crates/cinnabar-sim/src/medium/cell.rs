@@ -14,7 +14,6 @@ pub(super) enum Contents {
     Empty,
     /// Real bytes.
     Meta(Rc<MetaPage>),
-    /// Stamps.
     Data([Stamp; BLOCK_SECTORS]),
 }
 

@@ -30,9 +30,7 @@ use std::ops::Range;
 /// The cache device, the backends, and which volume is on which backend.
 #[derive(Debug)]
 pub struct Media {
-    /// The cache device.
     pub cache: CacheDevice,
-    /// The backends.
     pub backends: Vec<Backend>,
     attached: BTreeMap<VolumeId, usize>,
     /// Cache I/O under way: range of blocks, and whether it writes.

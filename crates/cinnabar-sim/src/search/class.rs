@@ -11,13 +11,9 @@ use cinnabar_engine::{IoOp, IoRequest, Target};
 pub enum Class {
     /// A write of a superblock.
     Superblock,
-    /// A read of the journal.
     JournalRead,
-    /// A write of the journal.
     JournalWrite,
-    /// A read of a checkpoint.
     CheckpointRead,
-    /// A write of a checkpoint.
     CheckpointWrite,
     /// A read of a chunk's header.
     HeaderRead,
@@ -27,9 +23,7 @@ pub enum Class {
     LogWrite,
     /// A flush of the cache device.
     CacheFlush,
-    /// A read of a backend.
     BackendRead,
-    /// A write of a backend.
     BackendWrite,
     /// A trim or zeroing of a backend.
     BackendZero,

@@ -6,11 +6,9 @@ use std::fmt;
 /// Blocks, or sectors, of a volume: reduced modulo its size where they are used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place {
-    /// Which volume.
     pub volume: u8,
     /// First block.
     pub block: u16,
-    /// Blocks.
     pub blocks: u8,
     /// Sectors cut off at both ends of the range.
     pub cut: u8,
@@ -19,7 +17,6 @@ pub struct Place {
 /// What a guest or an operator asks of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ask {
-    /// A read.
     Read,
     /// A write, durable or not.
     Write {
@@ -28,12 +25,10 @@ pub enum Ask {
     },
     /// Zeroes, or a trim.
     Zero {
-        /// A trim.
         trim: bool,
         /// Durable.
         fua: bool,
     },
-    /// A flush.
     Flush,
     /// An operator's invalidation.
     Invalidate,
@@ -42,7 +37,6 @@ pub enum Ask {
 /// How an I/O ends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// Well.
     Well,
     /// With an error, and nothing has happened.
     Failed,
@@ -66,7 +60,6 @@ pub struct Crash {
 /// The cache device of the next session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Device {
-    /// The same.
     Same,
     /// None.
     Away,

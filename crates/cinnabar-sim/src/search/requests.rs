@@ -30,7 +30,6 @@ pub(super) enum Left {
     Lost,
 }
 
-/// A volume.
 pub(super) struct Volume {
     pub(super) setup: VolumeSetup,
     pub(super) state: State,

@@ -9,7 +9,6 @@ use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::plan::Mode;
 
-/// A volume.
 #[derive(Clone, Copy, Debug)]
 pub struct VolumeSetup {
     /// Its size in sectors.
@@ -27,15 +26,12 @@ pub struct VolumeSetup {
 /// A cache and its volumes.
 #[derive(Clone, Debug)]
 pub struct Setup {
-    /// The cache.
     pub cache: CacheSetup,
     /// Pages of a shard's journal.
     pub journal_pages: u64,
-    /// Its volumes.
     pub volumes: Vec<VolumeSetup>,
 }
 
-/// A second, in ns.
 pub(super) const SECOND_NS: u64 = 1_000_000_000;
 
 impl Setup {

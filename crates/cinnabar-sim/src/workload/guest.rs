@@ -67,11 +67,9 @@ impl GuestProfile {
 /// What a guest asks, without the data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Plea {
-    /// A read.
     Read(ByteSpan),
     /// A write; durable?
     Write(ByteSpan, bool),
-    /// A flush.
     Flush,
     /// A trim; durable?
     Trim(ByteSpan, bool),
@@ -82,15 +80,10 @@ pub enum Plea {
 /// Something to ask for, wherever.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wanted {
-    /// A read.
     Read,
-    /// A write.
     Write,
-    /// A flush.
     Flush,
-    /// A trim.
     Trim,
-    /// Zeroes.
     Zeroes,
 }
 
@@ -120,7 +113,6 @@ pub struct Refusal {
     pub trim: bool,
 }
 
-/// One guest.
 #[derive(Debug)]
 pub struct Guest {
     profile: GuestProfile,

@@ -24,9 +24,7 @@ pub struct Features {
     pub partial: bool,
     /// A volume whose backend wants 4 KiB alignment.
     pub aligned: bool,
-    /// Trims.
     pub trims: bool,
-    /// Zeroes.
     pub zeroes: bool,
     /// Flushes and FUA.
     pub flushes: bool,
@@ -238,7 +236,6 @@ pub enum Device {
 /// One session of the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Session {
-    /// Its device.
     pub device: Device,
     /// Its end.
     pub ending: Ending,
@@ -246,7 +243,6 @@ pub struct Session {
     pub threads: u32,
 }
 
-/// A volume.
 #[derive(Clone, Debug)]
 pub struct VolumeProfile {
     /// Size.
@@ -282,9 +278,7 @@ pub struct VolumeProfile {
 pub struct Profile {
     /// What may happen in it.
     pub features: Features,
-    /// The cache.
     pub setup: CacheSetup,
-    /// The volumes.
     pub volumes: Vec<VolumeProfile>,
     /// The sessions of the cache.
     pub sessions: Vec<Session>,

@@ -8,7 +8,6 @@ use std::path::PathBuf;
 
 /// Why an analysis was refused or failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum AnalysisError {
     #[error(transparent)]
     Input(#[from] InputError),

@@ -196,7 +196,6 @@ impl Curves {
         }
     }
 
-    /// Reads that hit.
     pub fn read_hits(&self, policy: WritePolicy, size_blocks: u64) -> f64 {
         use WritePolicy::{Back, Bypass, ReadOnly, Through};
         let hits = match (policy, self) {

@@ -61,11 +61,9 @@ pub struct Found {
 /// What comes of a share, in blocks over the trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Expected {
-    /// Reads that hit.
     pub read_hits: f64,
     /// Written to the SSD.
     pub ssd_writes: f64,
-    /// Read from the backend.
     pub backend_reads: f64,
     /// Written to the backend.
     pub backend_writes: f64,

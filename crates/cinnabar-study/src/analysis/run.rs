@@ -29,7 +29,6 @@ const BLOCK_BITS: u32 = 40;
 /// What to analyze, and how.
 #[derive(Clone, Debug)]
 pub struct Settings {
-    /// Paths of the traces.
     pub traces: Vec<PathBuf>,
     /// How closely to look.
     pub look: Look,

@@ -19,7 +19,6 @@ const TELL_EVERY: u32 = 1 << 14;
 
 /// Why traces can't be read, or not any further.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum InputError {
     #[error("{}: {}", path.display(), chain(error))]
     Trace { path: PathBuf, error: TraceError },

@@ -25,7 +25,6 @@ pub struct Counts {
 /// What came of a contestant's plans in a model.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// Counts of each volume.
     pub volumes: Vec<Counts>,
     /// Blocks written to the SSD; the engine's own count, with metadata.
     pub ssd_writes: u64,

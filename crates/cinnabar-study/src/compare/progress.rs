@@ -2,7 +2,6 @@
 
 /// In which pass it is, and how far: requests read or, by all runs, replayed, and runs that are done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs, reason = "the names say it")]
 pub enum Progress {
     Surveying { requests: u64 },
     Planning { requests: u64, of: u64 },

@@ -6,7 +6,6 @@ use cinnabar_trace::TraceError;
 
 /// Why a simulation was refused or failed.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum HitsError {
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -22,7 +21,6 @@ pub enum HitsError {
 
 /// What the engine can't do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum EngineError {
     #[error("the engine's smallest cache has {min} blocks, {asked} are asked for")]
     Small { asked: u64, min: u64 },

@@ -4,7 +4,6 @@
 
 use crate::timed::{Config, Outcome};
 
-/// One figure.
 #[derive(Clone, Debug)]
 pub struct Figure {
     /// For file names: `read-by-working-set`.
@@ -24,7 +23,6 @@ pub struct Figure {
 pub enum Across {
     /// Bytes; more than one power of two of them.
     Bytes(&'static str),
-    /// A share, 0 to 1.
     Share(&'static str),
     /// A time, in nanoseconds.
     Nanos(&'static str),

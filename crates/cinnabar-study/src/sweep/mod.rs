@@ -77,7 +77,6 @@ pub struct Finished {
 
 /// Why a sweep gives nothing, or not all.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum SweepError {
     #[error("{name} needs about {} MiB of memory, and there are {} MiB", bytes >> 20, limit >> 20)]
     TooLarge { name: String, bytes: u64, limit: u64 },

@@ -77,7 +77,6 @@ pub enum Pace {
 
 /// Why there is no outcome.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum RunError {
     #[error(transparent)]
     Config(#[from] ConfigError),

@@ -50,7 +50,6 @@ pub struct Outcome {
 }
 
 impl Outcome {
-    /// Blocks read.
     pub fn block_reads(&self) -> u64 {
         self.ram_hits + self.flash_hits + self.misses
     }

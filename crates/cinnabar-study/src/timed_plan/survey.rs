@@ -34,7 +34,6 @@ pub struct Survey {
 
 /// Why there is no survey.
 #[derive(Debug, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum SurveyError {
     #[error(transparent)]
     Trace(#[from] TraceError),

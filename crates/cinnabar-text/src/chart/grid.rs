@@ -19,7 +19,6 @@ const FORMULAS: [char; 10] = ['=', '+', '-', '@', '\t', '\r', '＝', '＋', '－
 pub enum Cell {
     /// A name.
     Text(String),
-    /// A number, if it is one.
     Number(f64, Unit),
     /// Milliseconds since 1970.
     Time(f64),

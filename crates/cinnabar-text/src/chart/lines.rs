@@ -36,7 +36,6 @@ pub struct Lines {
     pub limits: Vec<(f64, String)>,
 }
 
-/// One line.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Line {
     /// For the legend.

@@ -216,7 +216,6 @@ impl Head {
     }
 }
 
-/// One axis.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
     /// What is measured, without its unit: "mean response time".

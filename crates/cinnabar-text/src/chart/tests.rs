@@ -124,7 +124,6 @@ fn int(text: &str) -> i32 {
     text.parse().expect("a whole number")
 }
 
-/// The places of a path.
 fn places(path: &str) -> Vec<(i32, i32)> {
     let mut found = Vec::new();
     let (mut at, mut began) = ((0, 0), (0, 0));

@@ -37,7 +37,6 @@ pub fn keep<P: AsRef<Path>>(
     Ok(())
 }
 
-/// What is wrong with the path.
 pub fn wrong(flag: &str, path: &Path, why: &str, hint: &str) -> Failure {
     Failure::of_usage(format!("{flag} {}: {why}", path.display()), hint)
 }

@@ -31,7 +31,6 @@ pub(crate) trait Text: Send {
 
 /// A format of records with a fixed size, and maybe bytes behind each that don't matter.
 pub(crate) trait Binary: Send {
-    /// Bytes of a record.
     fn record_bytes(&self) -> usize;
 
     /// Puts what a record of that size says into the sink; returns how many bytes behind it to skip.

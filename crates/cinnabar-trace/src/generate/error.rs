@@ -2,7 +2,6 @@
 
 /// Why settings give no workload.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum Error {
     #[error("{what} of {value}: from {least} to {most} can be asked for")]
     Range { what: &'static str, value: u64, least: u64, most: u64 },

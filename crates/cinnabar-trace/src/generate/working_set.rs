@@ -10,7 +10,6 @@ use super::chance::Chance;
 use super::error::{Error, check_range, check_share};
 use crate::record::Record;
 
-/// Bytes of a block.
 pub const BLOCK_BYTES: u64 = 4096;
 /// Most hosts times threads: 32 bytes each.
 pub const THREADS_MAX: u32 = 1 << 16;
@@ -102,11 +101,9 @@ impl Settings {
 /// One access to one block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Access {
-    /// Which host, from 0.
     pub host: u32,
     /// Which block of 4 KiB of the total.
     pub block: u64,
-    /// Whether it is a write.
     pub write: bool,
     /// Meant for anywhere; it may be in the working set all the same.
     pub outside: bool,

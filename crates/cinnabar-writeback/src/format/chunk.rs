@@ -23,7 +23,6 @@ pub enum RangeKind {
     Trim,
 }
 
-/// One entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Entry {
     /// A page of data.
@@ -89,7 +88,6 @@ pub struct ChunkHeader {
     pub opening: u64,
     /// Number of the chunk, consecutive within a session.
     pub number: u64,
-    /// Its epoch.
     pub epoch: u64,
     /// When it was written, chunks up to this number were durable.
     pub durable: u64,

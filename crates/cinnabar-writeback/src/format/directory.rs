@@ -53,7 +53,6 @@ pub struct Record {
     pub size_bytes: u64,
     /// Number of the last chunk that the back end has durably.
     pub retired: u64,
-    /// Its epoch.
     pub retired_epoch: u64,
     /// Number of the claim at the back end, raised before the claim is; 0 before it has one.
     pub claim: u64,

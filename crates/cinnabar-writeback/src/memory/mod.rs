@@ -76,7 +76,6 @@ pub enum MemoryOp<P> {
     Entry {
         /// Byte of the file.
         to: u64,
-        /// The entry.
         bytes: [u8; ENTRY_BYTES],
     },
     /// Make an entry count no more.

@@ -38,7 +38,6 @@ impl Mark {
     /// What a log says that never had a mirror.
     pub const NEVER: Self = Self { state: MarkState::Alone, generation: 0, pair: 0, half: 0 };
 
-    /// The page.
     pub fn encode(&self, uuid: [u8; 16]) -> MetaPage {
         let mut page = MetaPage::zeroed();
         let mut w = Writer::new(&mut page.0);

@@ -135,7 +135,6 @@ impl<M> Pair<'_, M> {
         bytes_of(self.log.segments)
     }
 
-    /// What each half is.
     pub fn states(&self) -> [HalfState; 2] {
         self.states.get()
     }

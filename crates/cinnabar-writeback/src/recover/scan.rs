@@ -183,7 +183,6 @@ impl<'a, M> Pieces<'a, M> {
     }
 }
 
-/// Which headers count.
 type HeaderCounts<'a> = dyn Fn(&ChunkHeader) -> bool + 'a;
 
 /// Looks for headers in each of these slots, of those that count; gives the newest opening seen. A header

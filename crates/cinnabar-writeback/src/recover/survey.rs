@@ -42,7 +42,6 @@ pub struct Found {
     pub damage: Option<Damage>,
     /// Number of the last chunk that counts.
     pub last: u64,
-    /// Its epoch.
     pub epoch: u64,
     /// The highest number seen, whether or not it counts.
     pub(super) seen: u64,

@@ -14,7 +14,6 @@ const _: () = assert!(PAGES_A_READ >= CHUNK_BLOCKS as usize);
 /// A chunk found in the log.
 #[derive(Debug)]
 pub struct Found {
-    /// Its header.
     pub header: ChunkHeader,
     /// Positions in `header.entries` whose data don't have the checksum that it says; empty if
     /// data were not asked for.

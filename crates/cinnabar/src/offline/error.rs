@@ -93,7 +93,6 @@ pub enum OfflineError {
     NotInWriteLog {
         /// Its path.
         device: String,
-        /// The volume.
         volume: String,
         /// Those that it has.
         there: Vec<String>,
@@ -103,7 +102,6 @@ pub enum OfflineError {
     DirtyDamaged {
         /// Its path.
         device: String,
-        /// The volume.
         volume: String,
         /// What is wrong.
         reason: String,
@@ -134,7 +132,6 @@ pub enum OfflineError {
     TargetUnclaimed {
         /// Its address.
         to: String,
-        /// The volume.
         volume: String,
     },
     /// The order of its writes and those of others would be lost.
@@ -142,12 +139,7 @@ pub enum OfflineError {
         "{volume:?} is in a write group with {}, of which the log has writes, too",
         names(others)
     )]
-    Grouped {
-        /// The volume.
-        volume: String,
-        /// The others.
-        others: Vec<String>,
-    },
+    Grouped { volume: String, others: Vec<String> },
     /// The back end fails.
     #[error("{to}: {message}")]
     TargetIo {

@@ -117,7 +117,6 @@ pub fn walk(
     watch.at("journal pages", count, count);
 }
 
-/// Records by kind.
 pub fn kinds(records: &[Record]) -> BTreeMap<&'static str, u64> {
     let mut counts = BTreeMap::new();
     for record in records {

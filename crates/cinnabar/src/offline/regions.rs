@@ -22,7 +22,6 @@ pub struct Regions {
 pub struct Region {
     /// Its shard, if the device has several.
     pub shard: Option<u32>,
-    /// The copies of its superblock.
     pub copies: Superblocks,
     start: u64,
     blocks: u64,

@@ -15,10 +15,7 @@ pub enum Repair {
     /// Nothing: both copies are good, or one was never written.
     Nothing,
     /// A damaged copy is rewritten from the good one.
-    Copy {
-        /// Its page.
-        page: usize,
-    },
+    Copy { page: usize },
     /// Both copies say that nothing on the device is to be believed.
     Cold,
 }

@@ -33,9 +33,7 @@ pub struct CheckReport {
     pub state: Option<StateReport>,
     /// The checkpoint slots.
     pub checkpoints: Vec<CheckpointReport>,
-    /// The journal.
     pub journal: Option<JournalReport>,
-    /// The log.
     pub log: Option<LogReport>,
     /// Volumes that the checkpoint and the journal know.
     pub volumes: Vec<VolumeReport>,
@@ -98,7 +96,6 @@ pub struct StateReport {
     pub capacity_blocks: u64,
     /// Segments of the log.
     pub segments: u32,
-    /// Bytes of a segment.
     pub segment_bytes: u64,
 }
 
@@ -117,15 +114,11 @@ pub struct CheckpointReport {
     pub pages_good: u64,
     /// Pages that are not.
     pub pages_bad: u64,
-    /// Volumes in it.
     pub volumes: u64,
-    /// Segments in it.
     pub segments: u64,
-    /// Blocks in it.
     pub blocks: u64,
 }
 
-/// The journal.
 #[derive(Clone, Debug, Serialize)]
 pub struct JournalReport {
     /// Pages of the ring.
@@ -148,7 +141,6 @@ pub struct JournalReport {
     pub records: BTreeMap<&'static str, u64>,
 }
 
-/// The log.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct LogReport {
     /// Segments that may hold chunks: those in use, and those that still have room.
@@ -171,14 +163,11 @@ pub struct LogReport {
     pub torn_blocks: u64,
 }
 
-/// A volume.
 #[derive(Clone, Debug, Serialize)]
 pub struct VolumeReport {
-    /// Its name.
     pub name: String,
     /// Which session of it.
     pub incarnation: u32,
-    /// Size in bytes.
     pub size_bytes: u64,
     /// Its generation, as the host's state file has it too.
     pub generation: u64,

@@ -22,7 +22,6 @@ pub struct DeviceReport {
 pub struct SumReport {
     /// Path of the device.
     pub device: String,
-    /// Its size in bytes.
     pub size_bytes: u64,
     /// Logical shards.
     pub shards: u32,
@@ -40,7 +39,6 @@ pub struct SumReport {
     pub checkpoint_blocks: u64,
     /// Records of the journals that count.
     pub journal_records: u64,
-    /// The logs.
     pub log: LogReport,
     /// Volumes that any shard knows, by name.
     pub volumes: Vec<VolumeSum>,
@@ -49,7 +47,6 @@ pub struct SumReport {
 /// A volume in all shards.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct VolumeSum {
-    /// Its name.
     pub name: String,
     /// Shards that know it.
     pub shards: u32,

@@ -4,7 +4,6 @@ use super::Source;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::superblock::{Superblock, SuperblockError};
 
-/// One copy.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Copy {
     /// Zeros: not written since the device was formatted.

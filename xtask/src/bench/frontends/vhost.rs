@@ -55,7 +55,6 @@ impl Row {
         }
     }
 
-    /// Which of the servers it is, if it is one.
     fn server(self) -> Option<usize> {
         match self {
             Self::Raw => None,

@@ -53,7 +53,6 @@ struct Counts {
 }
 
 struct Sizes {
-    /// Of ASU1 and of ASU2.
     asu: u64,
     cache: u64,
     warm: Duration,

@@ -81,7 +81,6 @@ pub(super) struct Uring {
 struct File {
     disk: Arc<Disk>,
     in_flight: usize,
-    /// What of it is in the ring.
     in_ring: usize,
     /// What waits for its turn there: places in `tasks`.
     waiting: VecDeque<usize>,

@@ -97,7 +97,6 @@ impl Cluster {
         self.rados
     }
 
-    /// The number of the pool.
     pub(in super::super) fn pool_number(&self) -> i64 {
         // SAFETY: the pool's handle lives as long as `self`.
         unsafe { raw::rados_ioctx_get_id(self.io()) }

@@ -13,7 +13,6 @@ const BLOCK_BYTES: f64 = 4096.0;
 const PLANS: &str = "Plans of an interval are made from what was seen before it; the first interval has \
     equal shares. Lines are a volume's room; what happens to its writes is in the JSON.";
 
-/// The page.
 pub fn page(found: &Comparison, options: &Options, traces: &[PathBuf]) -> Page {
     let names: Vec<String> = traces.iter().map(|path| path.display().to_string()).collect();
     let summary = show::summary(found);

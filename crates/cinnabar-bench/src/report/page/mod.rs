@@ -61,11 +61,9 @@ pub struct Section {
 pub enum Part {
     /// A paragraph.
     Text(String),
-    /// A table.
     Table(Table),
     /// Lines over two axes.
     Lines(Lines),
-    /// Bars.
     Bars(Groups),
 }
 

@@ -134,7 +134,6 @@ fn per_second(of: u64, row: &Period) -> f64 {
     of as f64 * row.iops / row.ios.max(1) as f64
 }
 
-/// A search.
 pub fn of_search(report: &MaxReport) -> Page {
     let subtitle = format!(
         "highest load with a mean of {:.0} ms at most; mix {}, seed {}",

@@ -19,7 +19,6 @@ use cinnabar_text::Failure;
 /// A plan with what came out of it.
 #[derive(Debug)]
 pub struct Sweep {
-    /// The plan.
     pub plan: Plan,
     /// What is in its trace, if it has one.
     pub survey: Option<Survey>,
@@ -32,7 +31,6 @@ pub struct Sweep {
 /// A point and what came out of it.
 #[derive(Debug)]
 pub struct Found {
-    /// The point.
     pub point: Point,
     /// Its outcome, or why there is none.
     pub result: Result<PointStats, Failure>,

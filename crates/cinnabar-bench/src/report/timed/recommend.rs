@@ -31,7 +31,6 @@ pub struct Rules {
     pub ram_price: f64,
 }
 
-/// What is recommended.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommended {
     pub(crate) point: String,
@@ -60,7 +59,6 @@ pub fn not_a_choice(varied: &[&'static Key]) -> Option<&'static str> {
     varied.iter().map(|key| key.name).find(|name| !CHOICES.contains(name))
 }
 
-/// What the choices are.
 pub fn choices() -> String {
     CHOICES.join(", ")
 }

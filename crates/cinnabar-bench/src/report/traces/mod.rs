@@ -13,7 +13,6 @@ use std::path::Path;
 /// What is known of a file: the contract of `--json`. Keys are only ever added.
 #[derive(Debug, Serialize)]
 pub struct Info<'a> {
-    /// Its path.
     pub trace: &'a Path,
     /// Name of its format.
     pub format: &'static str,

@@ -34,7 +34,6 @@ impl Background {
         Self { threads, clock, reads: 0 }
     }
 
-    /// Starts a task.
     pub(super) fn start(&mut self, task: Task) {
         let reads = matches!(&task, Task::Warm(WarmTask { step: WarmStep::Read(_), .. }));
         self.reads += usize::from(reads);

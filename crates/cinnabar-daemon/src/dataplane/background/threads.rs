@@ -21,7 +21,6 @@ const LOOKS_WITHOUT_MAX: u32 = 10;
 const WARN_EVERY: Duration = Duration::from_mins(1);
 /// Threads that wait for work.
 const IDLE_MAX: usize = 16;
-/// All threads.
 const THREADS_MAX: usize = 1024;
 
 /// Work that may block.

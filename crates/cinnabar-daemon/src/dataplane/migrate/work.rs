@@ -14,7 +14,6 @@ use cinnabar_engine::volume::ProofToken;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-/// A step.
 pub(in super::super) enum MoveStep {
     /// Ask the other host for it.
     Ask { peer: Peer, name: String, attempt: Attempt, epoch: u64, from: String },

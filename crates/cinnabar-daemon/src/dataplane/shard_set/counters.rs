@@ -11,7 +11,6 @@ use cinnabar_engine::units::{Instant, VolumeId};
 use cinnabar_policy::planning::Totals;
 use std::time::Instant as StdInstant;
 
-/// All counters.
 pub(in super::super) struct Counters {
     pub(in super::super) health: Health,
     pub(in super::super) cache: CacheCounters,

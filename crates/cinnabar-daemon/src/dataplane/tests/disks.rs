@@ -18,7 +18,6 @@ fn set_len(path: &Path, len: u64) {
     file.set_len(len).expect("it has that size");
 }
 
-/// The status once it is as wanted.
 fn once(rig: &Rig, wanted: impl Fn(&DataStatus) -> bool) -> DataStatus {
     loop {
         let status = rig.status();

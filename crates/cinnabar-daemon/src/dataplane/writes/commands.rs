@@ -204,7 +204,7 @@ impl DataPlane {
         // Its storage may be away: that is not asked here.
         let claim_place = ClaimPlace::Of(Box::new(config), self.claims_dir.clone());
         let Some(running) = self.writes.running() else { return false };
-        let claims = Self::claims_of(running, name, claim_place, 0);
+        let claims = Box::new(Self::claims_of(running, name, claim_place, 0));
         if status.dirty_bytes > 0 {
             tracing::warn!(volume = name, "its writes in the log are given up");
         }
@@ -218,7 +218,7 @@ impl DataPlane {
     pub(super) fn discarded(
         &mut self,
         now: Instant,
-        (claims, command, answer): (Claims, Command, AnswerTo<()>),
+        (claims, command, answer): (Box<Claims>, Command, AnswerTo<()>),
         result: Result<(), Refusal>,
     ) {
         let Some(running) = self.writes.running() else { return };
@@ -233,7 +233,7 @@ impl DataPlane {
             }
             Err(refusal) => return self.has_gone(&name, answer, Err(refused(refusal))),
         }
-        self.background.start(Task::Discard { claims, answer });
+        self.background.start(Task::Discard { claims: *claims, answer });
     }
 
     /// Nothing is left of a volume that waited; its name may be another's.

@@ -44,7 +44,6 @@ impl Halves {
         Self { devices: vec![half], mirror: None, bound, out: Out::default(), reported }
     }
 
-    /// A log on two devices.
     pub(super) fn two(devices: Vec<LogHalf>, mirror: Mirror<Memory>, bound: Duration) -> Self {
         let reported = mirror.states();
         Self { devices, mirror: Some(mirror), bound, out: Out::default(), reported }

@@ -115,7 +115,7 @@ enum PendingCommand {
     /// An operator who wants the back end to have everything.
     Flush(AnswerTo<()>),
     /// An operator who gives up the writes of a volume that is not served.
-    Discard(Claims, Command, AnswerTo<()>),
+    Discard(Box<Claims>, Command, AnswerTo<()>),
     /// The volume goes in another way.
     Nothing,
     /// The stop.

@@ -5,7 +5,6 @@ use crate::holland::{Across, Bound, Check, Experiment, Figure, Formula, Line, Qu
 use crate::holland::{Setup, Target};
 use crate::timed::Config;
 
-/// Blocks in a MiB.
 const BLOCKS_PER_MIB: u64 = 256;
 /// Caches in RAM, in MiB.
 const RAMS_MIB: [u64; 8] = [0, 64, 256, 512, 1024, 2048, 4096, 8192];

@@ -84,7 +84,6 @@ pub(super) struct Run {
 }
 
 impl Run {
-    /// A new one of so many requests.
     pub(super) fn new(requests: u64, area: &mut Area, chance: &mut Chance) -> Self {
         let odds = if requests == 1 { LONE_BLOCKS } else { RUN_BLOCKS };
         let sizes = (0..requests).map(|_| pick(odds, chance) as u8).collect();

@@ -54,7 +54,6 @@ impl Default for Settings {
 
 /// Settings that no desktop can have.
 #[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum DesktopError {
     #[error("{0} days: from 1 to {most} can be asked for", most = parameters::DAYS_MAX)]
     Days(u32),

@@ -148,7 +148,6 @@ pub(super) const DOCUMENT_REQUESTS: Odds = &[(2, 0.3), (4, 0.3), (8, 0.2), (16, 
 pub(super) const LONE_BLOCKS: Odds = &[(1, 0.5), (2, 0.2), (4, 0.2), (8, 0.1)];
 /// Blocks of a request among others in a file: 4 to 64 KiB.
 pub(super) const RUN_BLOCKS: Odds = &[(1, 0.15), (2, 0.15), (4, 0.3), (8, 0.25), (16, 0.15)];
-/// Blocks of a journal write.
 pub(super) const JOURNAL_WRITE_BLOCKS: Odds = &[(1, 0.5), (2, 0.3), (4, 0.2)];
 /// Blocks of a write to metadata or to the browser's state.
 pub(super) const STATE_BLOCKS: Odds = &[(1, 0.8), (2, 0.2)];

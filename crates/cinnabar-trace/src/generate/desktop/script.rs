@@ -70,7 +70,6 @@ impl Script {
         file.sizes.len().min(most)
     }
 
-    /// How many requests it is.
     pub(super) fn requests(&self) -> usize {
         self.requests
     }

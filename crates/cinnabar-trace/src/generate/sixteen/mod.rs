@@ -131,7 +131,6 @@ impl Volume {
 }
 
 impl Row {
-    /// Blocks of its footprint at a scale.
     pub fn footprint_blocks(&self, scale: f64) -> u64 {
         blocks(self.footprint_gib * BLOCKS_PER_GIB * scale)
     }

@@ -8,7 +8,6 @@ const STATE_BYTES_MAX: u64 = 2 << 30;
 
 /// Why settings give no workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[allow(missing_docs, reason = "the messages say it")]
 pub enum Spc1Error {
     #[error("{0} business scaling units: from 1 to {BSU_MAX} can be asked for")]
     Units(u32),

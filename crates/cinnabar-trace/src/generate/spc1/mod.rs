@@ -19,7 +19,6 @@ use sequential::Run;
 use streams::{Address, INTENSITIES_SUM};
 use walk::{Region, Walker};
 
-/// Bytes of a block.
 pub const BLOCK_BYTES: u64 = 4096;
 /// I/Os a second of one business scaling unit.
 pub const IOPS_PER_BSU: u32 = 50;
@@ -50,9 +49,7 @@ pub struct Io {
     pub at_ns: u64,
     /// Its row of [`STREAMS`].
     pub stream: u8,
-    /// Whether it is a write.
     pub write: bool,
-    /// 0 to 2: ASU1 to ASU3.
     pub asu: u8,
     /// First 4 KiB block within the ASU.
     pub block: u64,

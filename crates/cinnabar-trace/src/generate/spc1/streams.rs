@@ -29,12 +29,10 @@ pub(super) enum Address {
     Sequential { run: usize, from: u32, reach: u32, length: u32 },
 }
 
-/// A stream.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StreamRow {
     /// Its name in the paper.
     pub name: &'static str,
-    /// Which ASU, from 0.
     pub asu: usize,
     /// Share of all I/Os.
     pub intensity: f64,

@@ -174,7 +174,7 @@ fn tell(
             "blocks": done.blocks,
             "bytes": done.blocks * BLOCK_BYTES,
             "writes": done.writes,
-            "claim_released": claim.map(|location| location.to_string()),
+            "claim_released": claim.map(ToString::to_string),
         }))?;
     } else {
         output::text(&words((volume, to), done, claim))?;

@@ -20,7 +20,6 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 const SILENCE: Duration = Duration::from_millis(300);
 /// Longest answer that is kept.
 const ANSWER_BYTES_MAX: u64 = 32 << 20;
-/// Lines of the journal.
 const JOURNAL_LINES: &str = "2000";
 
 /// Collects everything.

@@ -87,7 +87,6 @@ impl Index {
         (head.era == superblock.era).then_some(head.journal_durable)
     }
 
-    /// Blocks in it.
     pub(super) fn blocks(&self) -> u64 {
         self.blocks.values().sum()
     }

@@ -154,7 +154,6 @@ pub(crate) fn state(superblock: &Superblock) -> StateReport {
     }
 }
 
-/// The journal.
 pub(super) fn ring(superblock: &Superblock, pages: Pages, read: Option<&Read>) -> JournalReport {
     JournalReport {
         pages: superblock.geometry.journal.1,

@@ -29,7 +29,6 @@ pub(super) fn one_half(disk: &Disk, device: &str, log: Superblock) -> Option<Hal
     Some(HalfReport { mark, next_start, reason, ..of })
 }
 
-/// What a device is by its mark.
 pub(super) fn half(device: &str, mark: Option<Mark>) -> HalfReport {
     let word = match mark.map(|mark| mark.state) {
         None => "none",

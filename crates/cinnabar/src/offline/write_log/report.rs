@@ -27,7 +27,6 @@ pub struct WriteLogReport {
     pub uuid: String,
     /// Segments of the log.
     pub segments: u32,
-    /// Bytes of a segment.
     pub segment_bytes: u64,
     /// Segments with chunks that a back end does not have.
     pub segments_used: u32,
@@ -75,11 +74,9 @@ pub struct MemoryReport {
 pub struct LogVolumeReport {
     /// Its place in the directory.
     pub place: u16,
-    /// Its name.
     pub name: String,
     /// Which use of the place this is: 16 hexadecimal digits.
     pub incarnation: String,
-    /// Its size in bytes.
     pub size_bytes: u64,
     /// Bytes of the log that its back end does not have, chunk headers included.
     pub dirty_bytes: u64,

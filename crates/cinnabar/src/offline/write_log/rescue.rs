@@ -52,7 +52,6 @@ impl<'a> Target<'a> {
 pub struct Wanted<'a> {
     /// Its name.
     pub volume: &'a str,
-    /// The disk.
     pub to: Arc<Disk>,
     /// What that is.
     pub kind: Target<'a>,

@@ -109,7 +109,6 @@ impl Session {
         self.keeps_log = true;
     }
 
-    /// The log.
     pub fn log(&self) -> &WriteLog<Memory> {
         &self.log
     }

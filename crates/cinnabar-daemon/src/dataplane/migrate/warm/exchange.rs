@@ -25,7 +25,6 @@ const BUSY: u16 = 429;
 /// Room for the head of an answer, in bytes.
 const HEAD_BYTES_MAX: usize = 16 << 10;
 
-/// A step.
 pub(in super::super::super) enum WarmStep {
     /// The next page of the list.
     List { peer: Peer, name: String, epoch: u64, after: u64 },
