@@ -25,6 +25,8 @@ use std::time::Duration;
 
 /// Longest wait for the end of a thread, which never waits for anything itself.
 const END_WAIT_MAX: Duration = Duration::from_secs(5);
+/// What a thread has for an answer in any case: others may have used up the time.
+const ANSWER_WAIT_MIN: Duration = Duration::from_millis(100);
 /// Between two looks for orders of a thread that has lost its port.
 const FAILED_WAIT: Duration = Duration::from_millis(10);
 
@@ -142,8 +144,8 @@ impl Worker {
         result.recv().expect("a worker ends last")
     }
 
-    /// The same for a question that does without an answer: none is waited for after `until`, and one that was
-    /// asked so before and has not been answered is not asked again.
+    /// The same for a question that does without an answer: none is waited for long after `until`, and one that
+    /// was asked so before and has not been answered is not asked again.
     pub(super) fn ask_until<T: Send + 'static>(
         &self,
         until: std::time::Instant,
@@ -158,7 +160,8 @@ impl Worker {
             owes.store(false, Relaxed);
             drop(done.send(question(hands)));
         });
-        answer.recv_timeout(until.saturating_duration_since(std::time::Instant::now())).ok()
+        let left = until.saturating_duration_since(std::time::Instant::now());
+        answer.recv_timeout(left.max(ANSWER_WAIT_MIN)).ok()
     }
 
     /// That such a question is not answered.

@@ -263,7 +263,7 @@ impl World {
         self.guests.retain(|guest| !guest.is_closed && guest.entered != Some(false));
     }
 
-    /// Somebody asks for much, or for little.
+    /// A client asks for much, or for little.
     fn ask(&mut self) {
         let at = self.rng.random_range(0..self.guests.len());
         let len = [4096, 64 << 10, 1 << 20, 8 << 20][self.rng.random_range(0..4)];

@@ -447,3 +447,26 @@ fn status_beside_a_thread_that_hangs(io: IoMode, holds_shard: bool) {
     assert!(plane.status().volumes.iter().all(|volume| volume.reason.is_empty()));
     plane.end();
 }
+
+/// The time of all was used up by the first one, and the next one was told to be silent, too.
+#[test]
+fn a_thread_that_turns_is_not_named_beside_one_that_does_not() {
+    on_threads(|threads| {
+        if threads < 3 {
+            return;
+        }
+        let rig = Rig::new(IoMode::Auto, &["vm0", "vm1", "vm2"]);
+        let (plane, _commands) = DataPlane::start(&rig.config).expect("it starts");
+        let (release, hangs) = std::sync::mpsc::sync_channel::<()>(0);
+        plane.shard_set.workers[0].order(move |_| {
+            let _ = hangs.recv();
+        });
+        for _ in 0..3 {
+            let reason = plane.status().cache.reason;
+            assert_eq!(reason, "data thread cinnabar-data-1 does not answer");
+        }
+        drop(release);
+        wait_until(|| plane.status().cache.reason.is_empty());
+        plane.end();
+    });
+}
