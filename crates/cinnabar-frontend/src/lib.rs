@@ -11,6 +11,7 @@ mod socket;
 mod starved;
 mod table;
 pub mod tls;
+mod turn_length;
 pub mod vhost;
 mod warnings;
 

@@ -296,16 +296,10 @@ impl Task {
         }
     }
 
-    /// Whether it may take long: discards and zeroes.
+    /// Whether it may take long: discards, zeroes, and questions about extents.
     pub(super) fn is_heavy(&self) -> bool {
-        matches!(
-            self.method,
-            SyscallPlan::Punch { .. } | SyscallPlan::ZeroRange | SyscallPlan::WriteZeros
-        ) || self.method == SyscallPlan::MakeRoom
-            || matches!(
-                self.method,
-                SyscallPlan::BlockingOp(BlockingOp::Discard | BlockingOp::ZeroOut)
-            )
+        use SyscallPlan::{Flush, Read, Write};
+        !matches!(self.method, Read | Write { .. } | Flush)
     }
 
     /// A piece of it, so that a call lasts moments and not minutes.

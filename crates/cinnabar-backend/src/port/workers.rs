@@ -89,7 +89,9 @@ impl Workers {
         if let Some(remote) = disk.remote() {
             return remote.submit(task, self.sink());
         }
-        let (file, heavy) = (task.file.0 as usize, task.is_heavy());
+        let file = task.file.0 as usize;
+        // Threads that copy memory at the same time only take the processors from others.
+        let heavy = task.is_heavy() || disk.is_in_memory();
         let mut queue = locked(&self.shared.queue);
         queue.push(file, heavy, disk.is_cache(), (task, disk));
         if !queue.wants_thread() {

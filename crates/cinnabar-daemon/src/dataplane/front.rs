@@ -132,6 +132,8 @@ impl Front {
         if self.vhost.has_backlog() {
             self.vhost.resume(now, &mut Pool, &mut self.from_vhost);
         }
+        self.nbd.follow(self.vhost.short_until());
+        self.vhost.follow(self.nbd.short_until());
         if self.nbd.deadline().is_some_and(|at| at <= now) {
             self.nbd.tick(now, &mut Pool);
         }

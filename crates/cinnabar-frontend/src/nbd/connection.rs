@@ -196,15 +196,16 @@ impl<M: RawMemory> Connection<M> {
         spare
     }
 
-    /// Sends what is queued, as far as the socket takes it.
+    /// Sends up to `bytes_max` of what is queued, as far as the socket takes it; how many bytes that were.
     pub(super) fn send(
         &mut self,
+        bytes_max: usize,
         shared: &mut Shared,
         buffers: &mut impl Buffers<M>,
-    ) -> Result<(), DisconnectReason> {
+    ) -> Result<u64, DisconnectReason> {
         let mut released = Load::default();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
-        let sent = self.output.send(shared.now, &mut released, buffers, |pieces| {
+        let sent = self.output.send(shared.now, bytes_max, &mut released, buffers, |pieces| {
             let send = || sendmsg(&self.fd, pieces, &mut SendAncillaryBuffer::default(), flags);
             match retry_on_intr(send) {
                 Err(Errno::AGAIN) => Ok(0),
@@ -220,8 +221,8 @@ impl<M: RawMemory> Connection<M> {
         self.pieces -= sent.pieces;
         // A connection that waits for room, this one or another, may find it now.
         shared.released |= released.requests > 0 || (self.paused && sent.bytes > 0);
-        self.blocked = !sent.all;
-        Ok(())
+        self.blocked = sent.blocked;
+        Ok(sent.bytes)
     }
 
     /// Whether time is running for something, so that `overdue` has to be asked now and then.

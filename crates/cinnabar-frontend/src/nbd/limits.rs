@@ -130,8 +130,6 @@ pub const WAIT_NS_MAX: u64 = SECOND_NS;
 pub const HOLD_NS_MIN: u64 = 3 * SECOND_NS;
 /// Rounds of receiving for one connection in one turn of the loop; the rest is backlog.
 pub const RECEIVES_PER_TURN: u32 = 4;
-/// Connections accepted in one turn, of all listeners together: each costs as much as some requests.
-pub const ACCEPTS_PER_TURN: u32 = 4;
 /// Pieces gathered in one `sendmsg` (the kernel's own bound is 1024).
 pub const GATHER_MAX: usize = 512;
 /// Extents in one reply to a block status request.

@@ -87,8 +87,8 @@ pub(super) struct Sent {
     pub(super) bytes: u64,
     /// Pieces of long replies that left.
     pub(super) pieces: u32,
-    /// Nothing is left.
-    pub(super) all: bool,
+    /// The client takes no more for now.
+    pub(super) blocked: bool,
 }
 
 /// The queue of one connection.
@@ -124,18 +124,19 @@ impl<M: RawMemory> Output<M> {
         self.front_since
     }
 
-    /// Hands what is queued to `send`, as much as it takes, and adds what was let go to `released`.
-    /// `send` returns how many bytes it took, 0 if none for now.
+    /// Hands up to `bytes_max` of what is queued to `send`, as much as it takes, and adds what was let go to
+    /// `released`. `send` returns how many bytes it took, 0 if none for now.
     pub(super) fn send<E>(
         &mut self,
         now: Instant,
+        bytes_max: usize,
         released: &mut Load,
         buffers: &mut impl Buffers<M>,
         mut send: impl FnMut(&[IoSlice<'_>]) -> Result<usize, E>,
     ) -> Result<Sent, E> {
-        let mut sent = Sent { bytes: 0, pieces: 0, all: true };
-        while !self.queue.is_empty() {
-            let (pieces, offered) = self.gather();
+        let mut sent = Sent { bytes: 0, pieces: 0, blocked: false };
+        while !self.queue.is_empty() && sent.bytes < bytes_max as u64 {
+            let (pieces, offered) = self.gather(bytes_max - sent.bytes as usize);
             let taken = send(&pieces)?;
             drop(pieces);
             sent.bytes += taken as u64;
@@ -143,12 +144,14 @@ impl<M: RawMemory> Output<M> {
                 self.front_since = Some(now);
             }
             if taken < offered {
-                sent.all = false;
+                sent.blocked = true;
                 self.wait(now);
                 return Ok(sent);
             }
         }
-        self.front_since = None;
+        if self.queue.is_empty() {
+            self.front_since = None;
+        }
         Ok(sent)
     }
 
@@ -158,18 +161,19 @@ impl<M: RawMemory> Output<M> {
         fresh.for_each(|entry| entry.since = Some(now));
     }
 
-    /// The first pieces of the queue, and their bytes.
-    fn gather(&self) -> (SmallVec<[IoSlice<'_>; GATHER_MAX]>, usize) {
+    /// The first pieces of the queue, and their bytes, at most so many.
+    fn gather(&self, bytes_max: usize) -> (SmallVec<[IoSlice<'_>; GATHER_MAX]>, usize) {
         let mut pieces = SmallVec::new();
         let mut offered = 0;
         let mut skip = self.sent;
         for entry in &self.queue {
-            if pieces.len() + 2 > GATHER_MAX {
+            if pieces.len() + 2 > GATHER_MAX || offered == bytes_max {
                 break;
             }
             for piece in entry.pieces() {
                 let rest = &piece[skip.min(piece.len())..];
                 skip = skip.saturating_sub(piece.len());
+                let rest = &rest[..rest.len().min(bytes_max - offered)];
                 if !rest.is_empty() {
                     offered += rest.len();
                     pieces.push(IoSlice::new(rest));
@@ -286,18 +290,22 @@ mod tests {
             for turn in 0..100_000 {
                 // A socket that takes some bytes, and in the end everything.
                 let mut room = if turn < 100 { takes.next().unwrap_or(0) } else { usize::MAX };
-                let sent = output.send(Instant(turn), &mut released, &mut NoBuffers, |pieces| {
+                let most = if turn % 3 == 0 { usize::MAX } else { 200 };
+                let sent = output.send(Instant(turn), most, &mut released, &mut NoBuffers, |pieces| {
                     assert!(pieces.len() <= GATHER_MAX);
                     let all: Vec<u8> = pieces.iter().flat_map(|piece| piece.to_vec()).collect();
+                    assert!(all.len() <= most);
                     let taken = all.len().min(room);
                     room -= taken;
                     seen.extend_from_slice(&all[..taken]);
                     Ok::<_, Infallible>(taken)
                 });
                 let Ok(sent) = sent;
-                prop_assert_eq!(sent.all, output.is_empty());
-                prop_assert_eq!(sent.all, output.waiting_since().is_none());
-                if sent.all {
+                prop_assert!(sent.bytes <= most as u64);
+                prop_assert!(!sent.blocked || !output.is_empty());
+                prop_assert!(sent.blocked || output.is_empty() || sent.bytes == most as u64);
+                prop_assert_eq!(output.is_empty(), output.waiting_since().is_none());
+                if output.is_empty() {
                     break;
                 }
             }

@@ -213,10 +213,21 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
+    /// Turns are short until then, for an export that asks for little.
+    pub fn short_until(&self) -> Instant {
+        self.turns.length.short_until()
+    }
+
+    /// Turns are short until then, for an export of a server beside this one.
+    pub fn follow(&mut self, short_until: Instant) {
+        self.turns.length.follow(short_until);
+    }
+
     /// Whether [`Self::resume`] has something to do now, so that the loop must not wait.
     pub fn has_backlog(&self) -> bool {
         !self.crowded.is_empty()
             || !self.turns.is_empty()
+            || !self.dirty.is_empty()
             || (self.shared.released && !self.paused.is_empty())
             || self.jobs.has_backlog()
     }
@@ -392,25 +403,38 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    /// Sends what is queued; buffers that were sent go back to `buffers`.
+    /// Sends what is queued, of each export a bounded part if others have work, too; buffers that were sent go
+    /// back to `buffers`.
     pub fn flush(&mut self, now: Instant, buffers: &mut impl Buffers<M>) {
         self.shared.now = now;
+        self.turns.begin_sending();
         let mut dirty = std::mem::take(&mut self.dirty);
-        for key in dirty.drain(..) {
-            let Some(connection) = self.connections.get_mut(key) else { continue };
-            connection.in_dirty = false;
-            if connection.blocked {
-                connection.output.wait(now);
-                continue;
-            }
-            match connection.send(&mut self.shared, buffers) {
-                Ok(()) => self.settle(key, buffers),
-                Err(reason) => self.disconnect(key, reason, buffers),
-            }
+        // Those that were not served are the first next time.
+        dirty.retain(|key| !self.send(*key, buffers));
+        dirty.append(&mut self.dirty);
+        self.dirty = dirty;
+    }
+
+    /// Sends what a connection has queued; false if its export has sent enough in this turn.
+    fn send(&mut self, key: u64, buffers: &mut impl Buffers<M>) -> bool {
+        let Some(connection) = self.connections.get_mut(key) else { return true };
+        let tenant = connection.export;
+        let bytes_max = self.turns.may_send(self.shared.now, tenant);
+        if bytes_max == 0 && !connection.blocked {
+            return false;
         }
-        // Nothing was added meanwhile: keep the list's memory.
-        if self.dirty.is_empty() {
-            self.dirty = dirty;
+        connection.in_dirty = false;
+        if connection.blocked {
+            connection.output.wait(self.shared.now);
+            return true;
         }
+        match connection.send(bytes_max, &mut self.shared, buffers) {
+            Ok(bytes) => {
+                self.turns.has_sent(tenant, bytes);
+                self.settle(key, buffers);
+            }
+            Err(reason) => self.disconnect(key, reason, buffers),
+        }
+        true
     }
 }

@@ -1,22 +1,18 @@
 //! Whose turn it is: exports in deficit round robin.
 //!
 //! A turn of the loop serves each export that has work once, for 32 requests or 2 MiB of data, whatever number of
-//! connections it has; for 4 requests or 256 KiB while others have work, too. A request waits for some two turns:
-//! until it is received, until it has been read. So a neighbour's flood delays it by some ten others, not by all
-//! that 64 connections may ask for. What a turn costs beyond that is owed: an export that reads 32 MiB at once
-//! pays in its next 127 turns, as long as others have work. Clients in the handshake share one turn.
+//! connections it has; for 4 requests or 256 KiB in a [short turn](crate::turn_length). What a turn costs beyond that
+//! is owed: an export that reads 32 MiB at once pays in its next 127 short turns, as long as others have work.
+//! Clients in the handshake share one turn. Of replies, each export sends up to 256 KiB in a short turn.
 
 use super::export::ExportId;
 use super::mutant::{Mutant, Mutants};
+use crate::turn_length::{COST_BYTES, SHORT, TurnLength};
 use cinnabar_engine::seam::units::Instant;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What an export may have in a turn if no other one has had work lately: turns cost something, too.
-const QUANTUM_ALONE: i64 = 32;
-/// What each may have if others had.
-const QUANTUM: i64 = 4;
-/// How long others count that have no work at the moment, in nanoseconds: their next request may be on its way.
-const LATELY_NS: u64 = 50_000_000;
+/// What an export may have in a turn: 1 for a request or 64 KiB.
+const QUANTUM: i64 = 32;
 
 /// Whose connections take turns together: an export's, or those in the handshake.
 type Tenant = Option<ExportId>;
@@ -27,10 +23,12 @@ pub(super) struct Turns {
     queues: BTreeMap<Tenant, Queue>,
     /// Exports that have work, the next one first.
     order: VecDeque<Tenant>,
-    /// The one that was served last.
-    last: Option<Tenant>,
-    /// Until when others count, too.
-    shared_until: Instant,
+    pub(super) length: TurnLength,
+    /// When this turn began, and what each export may have in it.
+    now: Instant,
+    quantum: i64,
+    /// What each has sent in this turn, in bytes.
+    sent: BTreeMap<Tenant, u64>,
     mutants: Mutants,
 }
 
@@ -41,15 +39,19 @@ struct Queue {
     connections: VecDeque<u64>,
     /// It is in the order already.
     in_order: bool,
+    /// Until when it counts as asking for much.
+    much_until: Instant,
 }
 
 impl Turns {
-    pub(super) const fn new(mutants: Mutants) -> Self {
+    pub(super) fn new(mutants: Mutants) -> Self {
         Self {
             queues: BTreeMap::new(),
             order: VecDeque::new(),
-            last: None,
-            shared_until: Instant(0),
+            length: TurnLength::default(),
+            now: Instant::default(),
+            quantum: QUANTUM,
+            sent: BTreeMap::new(),
             mutants,
         }
     }
@@ -70,25 +72,17 @@ impl Turns {
 
     /// Begins a turn; those that are to be served, and how many connections each has.
     pub(super) fn begin(&mut self, now: Instant) -> Vec<(Tenant, usize)> {
-        let Some(last) = self.order.back().copied() else { return Vec::new() };
-        if self.order.len() > 1 || self.last.is_some_and(|earlier| earlier != last) {
-            self.shared_until = now.plus_ns(LATELY_NS);
+        self.now = now;
+        self.quantum = if self.length.is_short(now) { SHORT } else { QUANTUM };
+        // As many rounds as it takes for one of them to be served.
+        let with_work = self.queues.values().filter(|queue| !queue.connections.is_empty());
+        let most = with_work.map(|queue| queue.credit).max().unwrap_or_default();
+        let rounds = 1 + (-most).max(0) / self.quantum;
+        for queue in self.queues.values_mut() {
+            queue.credit = (queue.credit + rounds * self.quantum).min(self.quantum);
         }
-        self.last = Some(last);
-        if self.order.len() == 1 {
-            let credit = if now < self.shared_until { QUANTUM } else { QUANTUM_ALONE };
-            self.queues.retain(|tenant, _| *tenant == last);
-            self.queues.entry(last).or_default().credit = credit;
-        } else {
-            // As many rounds as it takes for one of them to be served.
-            let with_work = self.queues.values().filter(|queue| !queue.connections.is_empty());
-            let most = with_work.map(|queue| queue.credit).max().unwrap_or_default();
-            let rounds = 1 + (-most).max(0) / QUANTUM;
-            for queue in self.queues.values_mut() {
-                queue.credit = (queue.credit + rounds * QUANTUM).min(QUANTUM);
-            }
-            self.queues.retain(|_, queue| queue.credit < 0 || !queue.connections.is_empty());
-        }
+        let lasts = |queue: &Queue| queue.credit < 0 || queue.much_until > now;
+        self.queues.retain(|_, queue| lasts(queue) || !queue.connections.is_empty());
         let all = std::mem::take(&mut self.order);
         let begin = |tenant| {
             let queue = self.queues.entry(tenant).or_default();
@@ -114,9 +108,33 @@ impl Turns {
         }
     }
 
+    /// A turn's replies are to be sent.
+    pub(super) fn begin_sending(&mut self) {
+        self.sent.clear();
+    }
+
+    /// How many bytes an export that has replies may still send.
+    pub(super) fn may_send(&self, now: Instant, tenant: Tenant) -> usize {
+        if !self.length.is_short(now) {
+            return usize::MAX;
+        }
+        let sent = self.sent.get(&tenant).copied().unwrap_or_default();
+        (SHORT.cast_unsigned() * COST_BYTES).saturating_sub(sent) as usize
+    }
+
+    /// An export has sent so many bytes.
+    pub(super) fn has_sent(&mut self, tenant: Tenant, bytes: u64) {
+        *self.sent.entry(tenant).or_default() += bytes;
+    }
+
     /// An export was served; what is left waits for the next turn, behind others.
     pub(super) fn end(&mut self, tenant: Tenant) {
         let Some(queue) = self.queues.get_mut(&tenant) else { return };
+        // Nobody waits for clients in the handshake.
+        if tenant.is_some() {
+            let much = !queue.connections.is_empty() || queue.credit < self.quantum - SHORT;
+            self.length.note(self.now, &mut queue.much_until, much);
+        }
         if !queue.connections.is_empty() && !std::mem::replace(&mut queue.in_order, true) {
             self.order.push_back(tenant);
         }
@@ -131,24 +149,32 @@ mod tests {
     const A: Tenant = Some(ExportId(1));
     const B: Tenant = Some(ExportId(2));
 
-    /// A turn in which each connection asks for so many requests of a cost; returns what each export got.
+    /// A turn in which each connection asks for so many requests of a cost, and again behind it; returns what each
+    /// export got.
     fn turn(turns: &mut Turns, asks: impl Fn(u64) -> (u32, i64)) -> BTreeMap<Tenant, i64> {
         let mut got = BTreeMap::new();
         for (tenant, connections) in turns.begin(Instant(0)) {
+            let mut whole = Vec::new();
             for _ in 0..connections {
                 let Some((key, mut credit)) = turns.next(tenant) else { break };
                 let (requests, cost) = asks(key);
-                for _ in 0..requests {
-                    if credit <= 0 {
-                        break;
+                let served = (0..requests).take_while(|_| {
+                    let goes_on = credit > 0;
+                    if goes_on {
+                        credit -= cost;
+                        *got.entry(tenant).or_default() += cost;
                     }
-                    credit -= cost;
-                    *got.entry(tenant).or_default() += cost;
+                    goes_on
+                });
+                if served.count() as u32 == requests {
+                    whole.push(key);
+                } else {
+                    turns.add(tenant, key);
                 }
                 turns.leave(tenant, credit);
-                turns.add(tenant, key);
             }
             turns.end(tenant);
+            whole.into_iter().for_each(|key| turns.add(tenant, key));
         }
         got
     }
@@ -163,9 +189,10 @@ mod tests {
     fn many_connections_get_what_one_gets() {
         let mut turns = turns();
         turns.add(B, 64);
-        for _ in 0..100 {
+        for at in 0..100 {
             let got = turn(&mut turns, |key| (if key == 64 { 1 } else { 512 }, 1));
-            assert_eq!((got[&A], got[&B]), (QUANTUM, 1));
+            let most = if at == 0 { QUANTUM } else { SHORT };
+            assert_eq!((got[&A], got[&B]), (most, 1));
         }
     }
 
@@ -173,37 +200,28 @@ mod tests {
     fn one_alone_owes_nothing() {
         let mut turns = turns();
         for _ in 0..3 {
-            assert_eq!(turn(&mut turns, |_| (512, 1))[&A], QUANTUM_ALONE);
+            assert_eq!(turn(&mut turns, |_| (512, 1))[&A], QUANTUM);
             assert_eq!(turn(&mut turns, |_| (1, 512))[&A], 512);
         }
     }
 
     #[test]
-    fn beside_one_that_asks_now_and_then_turns_are_short() {
+    fn those_that_ask_for_much_have_long_turns() {
         let mut turns = turns();
-        let credit = |turns: &mut Turns, now| {
-            turns.begin(Instant(now));
-            let credit = turns.queues[&A].credit;
-            turns.end(A);
-            credit
-        };
-        assert_eq!(credit(&mut turns, 0), QUANTUM_ALONE);
         turns.add(B, 64);
-        turns.begin(Instant(0));
-        assert_eq!(turns.next(B), Some((64, QUANTUM)));
-        turns.end(A);
-        turns.end(B);
-        assert_eq!(credit(&mut turns, LATELY_NS / 2), QUANTUM);
-        assert_eq!(credit(&mut turns, LATELY_NS * 2), QUANTUM_ALONE);
+        for _ in 0..100 {
+            let got = turn(&mut turns, |_| (33, 1));
+            assert_eq!((got[&A], got[&B]), (QUANTUM, QUANTUM));
+        }
     }
 
     #[test]
     fn what_costs_more_than_a_turn_is_owed() {
         let mut turns = turns();
         turns.add(B, 64);
-        let cost = |key| if key == 64 { (32, 1) } else { (1, 512) };
+        let cost = |key| if key == 64 { (33, 1) } else { (1, 512) };
         let (mut of_a, mut of_b) = (0, 0);
-        for _ in 0..1280 {
+        for _ in 0..160 {
             let got = turn(&mut turns, cost);
             of_a += got.get(&A).copied().unwrap_or_default();
             of_b += got.get(&B).copied().unwrap_or_default();
@@ -224,9 +242,12 @@ mod tests {
     /// connections, and requests each, of this cost.
     fn waits(others: &[(u64, u32, i64)], mutants: Mutants) -> Result<(), String> {
         const TURNS: i64 = 100;
+        const EACH: i64 = SHORT;
+        const QUIET: Tenant = Some(ExportId(u32::MAX));
         let mut turns = Turns::new(mutants);
+        turns.length.follow(Instant(1));
         let tenant = |at: usize| Some(ExportId(at as u32));
-        turns.add(None, 0);
+        turns.add(QUIET, 0);
         for (at, (connections, ..)) in others.iter().enumerate() {
             (1..=*connections).for_each(|key| turns.add(tenant(at), (at as u64) << 8 | key));
         }
@@ -237,22 +258,21 @@ mod tests {
         let mut all = vec![(0, 0); others.len()];
         for turn_number in 0..TURNS {
             let got = turn(&mut turns, asks);
-            if got.get(&None) != Some(&1) {
+            if got.get(&QUIET) != Some(&1) {
                 return Err(format!("in turn {turn_number} it is not served"));
             }
             for (at, (sum, unserved)) in all.iter_mut().enumerate() {
                 let (cost, of_turn) = (others[at].2, got.get(&tenant(at)).copied().unwrap_or(0));
                 *sum += of_turn;
                 *unserved = if of_turn > 0 { 0 } else { *unserved + 1 };
-                if of_turn >= QUANTUM + cost || *unserved > cost / QUANTUM + 1 {
+                if of_turn >= EACH + cost || *unserved > cost / EACH + 1 {
                     return Err(format!("{at} has {of_turn} in turn {turn_number}: {unserved}"));
                 }
             }
         }
         for ((sum, _), (connections, requests, cost)) in all.into_iter().zip(others) {
-            let wants =
-                (connections.cast_signed() * i64::from(*requests) * cost).min(QUANTUM) * TURNS;
-            if sum < wants - cost || sum > QUANTUM * TURNS + cost {
+            let wants = (connections.cast_signed() * i64::from(*requests) * cost).min(EACH) * TURNS;
+            if sum < wants - cost || sum > EACH * TURNS + cost {
                 return Err(format!("of {wants} one has had {sum}"));
             }
         }

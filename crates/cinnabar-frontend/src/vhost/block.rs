@@ -67,6 +67,16 @@ pub(super) enum BlockOp {
     Answer(Status),
 }
 
+impl BlockOp {
+    /// Bytes that are read or written.
+    pub(super) fn data_bytes(&self) -> u64 {
+        match self {
+            Self::Read(span) | Self::Write(span) => span.len,
+            _ => 0,
+        }
+    }
+}
+
 /// A request, and what of its memory is data.
 #[derive(Debug)]
 pub(super) struct BlockRequest {

@@ -92,22 +92,18 @@ pub(super) const REGIONS_MAX: usize = 32;
 pub(super) const MEMORY_BYTES_MAX: u64 = 16 << 40;
 /// Mappings of guest memory in this process: 1024 connections with four regions each four times over.
 pub(super) const PLACES_MAX: usize = 16_384;
-/// Requests taken from one queue before others have their turn.
-pub(super) const REQUESTS_PER_TURN: u32 = 128;
+/// What the queues of an export have together in a long turn of the loop: as many requests, or 4 MiB of data (some
+/// 2 ms to copy). What the last request has beyond that is owed.
+pub(super) const QUANTUM: i64 = 64;
 /// Descriptors of the chains followed for one queue before others have their turn; the last chain may
 /// go beyond.
 pub(super) const DESCRIPTORS_PER_TURN: u32 = 4096;
-/// Bytes copied out of the guest for one queue before others have their turn (some 2 ms); the last
-/// request may go beyond.
-pub(super) const BYTES_PER_TURN: u64 = 4 << 20;
 /// Pieces of 128 MiB of guest memory that are marked in logs of dirty pages in one turn (some 1 ms).
 pub(super) const MARKS_PER_TURN: u32 = 256;
 /// Messages taken from one connection before others have their turn.
 pub(super) const MESSAGES_PER_TURN: u32 = 64;
 /// Bytes of answers that a front-end may leave unread before it is not listened to any more.
 pub(super) const OUTPUT_BYTES_MAX: usize = 16 << 10;
-/// Connections accepted from one listener in one turn.
-pub(super) const ACCEPTS_PER_TURN: u32 = 16;
 
 // A driver that respects the announced limits never requests more than the engine takes.
 const _: () = assert!(SEGMENTS_MAX as u64 * SEGMENT_BYTES_MAX as u64 <= DATA_BYTES_MAX);

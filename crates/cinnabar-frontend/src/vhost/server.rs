@@ -10,7 +10,7 @@ use super::channel::Received;
 use super::connection::{After, Connection, Taken, Turn};
 use super::export::Export;
 use super::lease::{Returned, Waker};
-use super::limits::{Limits, MESSAGES_PER_TURN};
+use super::limits::{Limits, MESSAGES_PER_TURN, QUANTUM};
 use super::reason::DisconnectReason;
 use super::slot::Slot;
 use super::stats::Stats;
@@ -21,6 +21,7 @@ use crate::request::{Buffers, ExportId, Incoming};
 use crate::socket::UnixListener;
 use crate::starved::Starved;
 use crate::table::Table;
+use crate::turn_length::{SHORT, TurnLength};
 use crate::warnings::Warnings;
 use cinnabar_engine::seam::RawMemory;
 use cinnabar_engine::seam::units::Instant;
@@ -49,6 +50,9 @@ pub struct Server<M> {
     warnings: Warnings,
     /// The time that the caller gave last.
     now: Instant,
+    /// Which turn of the loop this is: each ends when what is done is given back.
+    turn: u64,
+    length: TurnLength,
     /// Connections with something to send or to give back.
     dirty: Vec<u64>,
     backlog: VecDeque<Backlog>,
@@ -89,9 +93,23 @@ struct Served {
     connections: Vec<u64>,
     /// Requests answered with an error by the server itself.
     refused: u64,
+    /// In which turn it was looked at last, and what it may have had in the rest of it; below 0 it owes that.
+    turn: u64,
+    credit: i64,
+    /// Until when it counts as asking for much.
+    much_until: Instant,
 }
 
 impl Served {
+    /// Gives it what it may have in each turn since the last one.
+    fn begin_turn(&mut self, turn: u64, quantum: i64) {
+        let turns =
+            i64::try_from(turn - std::mem::replace(&mut self.turn, turn)).unwrap_or(i64::MAX);
+        if turns > 0 {
+            self.credit = turns.saturating_mul(quantum).saturating_add(self.credit).min(quantum);
+        }
+    }
+
     fn life(&self) -> u64 {
         *self.lives.first().expect("its own")
     }
@@ -129,6 +147,8 @@ impl<M: RawMemory> Server<M> {
             stats: Stats::default(),
             warnings: Warnings::new("vhost-user"),
             now: Instant::default(),
+            turn: 1,
+            length: TurnLength::default(),
             dirty: Vec::new(),
             backlog: VecDeque::new(),
             paused: Vec::new(),
@@ -255,6 +275,7 @@ impl<M: RawMemory> Server<M> {
     ) {
         self.now = now;
         self.take_returned();
+        let mut unserved = VecDeque::new();
         for _ in 0..self.backlog.len() {
             match self.backlog.pop_front() {
                 Some(Backlog::Listener(export)) => self.accept(export),
@@ -265,6 +286,9 @@ impl<M: RawMemory> Server<M> {
                     }
                 }
                 Some(Backlog::Flush(key)) => self.flush_when_due(key, incoming),
+                Some(Backlog::Queue(key, index)) if self.has_had_its_turn(key) => {
+                    unserved.push_back(Backlog::Queue(key, index));
+                }
                 Some(Backlog::Queue(key, index)) => {
                     if let Some(connection) = self.connections.get_mut(key) {
                         connection.queues[usize::from(index)].in_backlog = false;
@@ -274,6 +298,9 @@ impl<M: RawMemory> Server<M> {
                 None => break,
             }
         }
+        // Other queues of theirs were served.
+        unserved.append(&mut self.backlog);
+        self.backlog = unserved;
         if std::mem::take(&mut self.released) {
             for (key, index) in std::mem::take(&mut self.paused) {
                 if let Some(connection) = self.connections.get_mut(key) {
@@ -282,6 +309,30 @@ impl<M: RawMemory> Server<M> {
                 }
             }
         }
+    }
+
+    /// Whether the export of a connection has had all that it may have in this turn.
+    fn has_had_its_turn(&mut self, key: u64) -> bool {
+        let quantum = self.quantum();
+        let Some(connection) = self.connections.get(key) else { return false };
+        let Some(served) = self.exports.get_mut(&connection.export) else { return false };
+        served.begin_turn(self.turn, quantum);
+        served.credit <= 0
+    }
+
+    /// What an export may have in a turn.
+    fn quantum(&self) -> i64 {
+        if self.length.is_short(self.now) { SHORT } else { QUANTUM }
+    }
+
+    /// Turns are short until then, for an export that asks for little.
+    pub fn short_until(&self) -> Instant {
+        self.length.short_until()
+    }
+
+    /// Turns are short until then, for an export of a server beside this one.
+    pub fn follow(&mut self, short_until: Instant) {
+        self.length.follow(short_until);
     }
 
     /// Looks at all queues without waiting for a kick; costs a load of guest memory for each. True
@@ -429,10 +480,11 @@ impl<M: RawMemory> Server<M> {
         let others =
             others.filter_map(|other| Some(self.connections.get(*other)?.load.requests)).sum();
         self.released |= self.starved.pass_over(self.now);
-        let rank = self.starved.rank((key, index));
+        let (rank, quantum) = (self.starved.rank((key, index)), self.quantum());
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(served) = self.exports.get_mut(&connection.export) else { return };
-        let waiter = connection.waiter;
+        served.begin_turn(self.turn, quantum);
+        let (waiter, credit) = (connection.waiter, served.credit);
         let mut turn = Turn {
             export: &served.export,
             bounds: &self.bounds,
@@ -445,13 +497,19 @@ impl<M: RawMemory> Server<M> {
             refused: &mut served.refused,
             returned: &self.returned,
             polling: self.polling,
+            credit: &mut served.credit,
             buffers: &mut *buffers,
             incoming: &mut *incoming,
         };
         let taken = connection.take_requests(key, index, &mut turn);
+        let still_starved = turn.rank == Rank::Starved;
+        if served.credit < credit {
+            let much = taken == Ok(Taken::Some) || served.credit < quantum - SHORT;
+            self.length.note(self.now, &mut served.much_until, much);
+        }
         // Those that waited behind it may go on, if it does not wait for something else now.
         self.released |= waiter.is_some() && connection.waiter != waiter;
-        if rank == Rank::Starved && turn.rank != Rank::Starved {
+        if rank == Rank::Starved && !still_starved {
             self.starved.ends(|starved| starved == (key, index));
         }
         if !std::mem::replace(&mut connection.in_dirty, true) {

@@ -486,3 +486,31 @@ fn rings_of_a_second_queue_need_not_be_the_first() {
     pair.host.settle();
     assert_eq!(pair.rings[1].take_used(&pair.memory).len(), 1);
 }
+
+/// Requests taken of each of a few short turns: two queues of small ones, then one large one as well.
+#[test]
+fn queues_have_one_turn_together_and_what_is_large_is_owed() {
+    let mut pair = Pair::with(Limits::default(), export(), 2, FEATURES | EVENT_INDEX);
+    pair.host.server.follow(Instant(u64::MAX));
+    let taken = |pair: &mut Pair, turns: usize| -> Vec<usize> {
+        let turn = |_| {
+            pair.host.turn(0);
+            std::mem::take(&mut pair.host.seen).len()
+        };
+        (0..turns).map(turn).collect()
+    };
+    for queue in [0, 1] {
+        for sector in 0..6 {
+            pair.offer_in(queue, kind::READ, sector, &[(DATA, 512, true)]);
+        }
+        pair.rings[queue].ring_bell();
+    }
+    assert_eq!(taken(&mut pair, 4), [4, 4, 4, 0]);
+    pair.offer_in(0, kind::WRITE, 0, &[(0, 1 << 20, false)]);
+    for queue in [0, 1] {
+        pair.offer_in(queue, kind::READ, 0, &[(DATA, 512, true)]);
+        pair.rings[queue].ring_bell();
+    }
+    // Sixteen for a mebibyte: what one may have in four turns.
+    assert_eq!(taken(&mut pair, 6), [1, 0, 0, 0, 2, 0]);
+}

@@ -1,6 +1,6 @@
 //! Clients that hold all they can get, or ask for all that can be served. They don't listen to what the server says.
 
-use super::dirty_log::FrontEnd;
+use super::front_end::FrontEnd;
 use super::{HOSTILE_DISKS, beside};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{ErrorKind, Read, Write};
@@ -37,6 +37,8 @@ pub(crate) enum Attack {
     FloodStatus,
     FloodLongReads,
     HalfOpen,
+    VhostReads,
+    VhostLongReads,
     LateLogs,
     StuckLog,
     HungBackEnds,
@@ -62,10 +64,17 @@ impl Attack {
             Self::FloodStatus => "64 connections, block status without a pause",
             Self::FloodLongReads => "8 connections, cached 32 MiB reads without a pause",
             Self::HalfOpen => "128 connections to each of 8 disks that say nothing",
+            Self::VhostReads => "a vhost-user front end, 32 reads of 4 KiB without a pause",
+            Self::VhostLongReads => "a vhost-user front end, 32 reads of 1 MiB without a pause",
             Self::LateLogs => "a vhost-user front end with 2 TiB and late logs of dirty pages",
             Self::StuckLog => "nobody reads the log, and 8 connections fill it",
             Self::HungBackEnds => "80 of 400 back ends hang, with 8 requests each",
         }
+    }
+
+    /// Whether it comes over the vhost-user socket of the first disk.
+    pub(super) const fn is_vhost(self) -> bool {
+        matches!(self, Self::VhostReads | Self::VhostLongReads | Self::LateLogs)
     }
 
     /// The disk and the script of each connection.
@@ -74,7 +83,8 @@ impl Attack {
         let hello = || hello(&disk(0));
         let flood = |kind, len, times| Script::Flood(hello(), request(kind, 0, len).repeat(times));
         match self {
-            Self::Nothing | Self::BusyLoops | Self::LateLogs => Vec::new(),
+            Self::Nothing | Self::BusyLoops => Vec::new(),
+            Self::VhostReads | Self::VhostLongReads | Self::LateLogs => Vec::new(),
             Self::HoldMemory => {
                 let unread = request(READ, 0, LONG).repeat(3);
                 let mut all = on_first(HOLDERS, Script::Say([hello(), unread].concat()));
@@ -165,13 +175,18 @@ impl Hostile {
             let over = Arc::clone(&over);
             threads.push(thread::spawn(move || while !over.load(Ordering::Relaxed) {}));
         }
-        if attack == Attack::LateLogs {
+        if attack.is_vhost() {
             let (over, socket) = (Arc::clone(&over), socket(&disk(0)));
             let front_end = FrontEnd::new().expect("files in memory");
             threads.push(thread::spawn(move || {
                 while !over.load(Ordering::Relaxed) {
+                    let done = match attack {
+                        Attack::VhostReads => front_end.flood(&socket, 1, &over),
+                        Attack::VhostLongReads => front_end.flood(&socket, 4, &over),
+                        _ => front_end.come_and_go(&socket),
+                    };
                     // What it is told is of no interest.
-                    if front_end.come_and_go(&socket).is_err() {
+                    if done.is_err() {
                         thread::sleep(STEP);
                     }
                 }

@@ -5,7 +5,7 @@
 //! the same machine: what two busy loops leave of the reads is a fair share of that.
 
 mod beside;
-mod dirty_log;
+mod front_end;
 mod hostile;
 
 use super::{heading, middle, publish};
@@ -85,7 +85,7 @@ fn measure(site: &Site, attack: Attack, time: Duration) -> Result<Sample> {
         let name = hostile::disk(number);
         site.filled(&format!("{name}.raw"), DISK, 2 + number as u64)?;
         let volume = disk(&name);
-        let is_vhost = attack == Attack::LateLogs && number == 0;
+        let is_vhost = attack.is_vhost() && number == 0;
         let socket = site.path(&format!("{name}.sock"));
         config = config.volume(if is_vhost { volume.vhost_user(&socket) } else { volume });
     }
@@ -102,7 +102,7 @@ fn measure(site: &Site, attack: Attack, time: Duration) -> Result<Sample> {
     })?;
     let socket = |name: &str| site.path(&format!("{name}.sock"));
     warm(&socket(VICTIM), VICTIM)?;
-    if attack != Attack::LateLogs {
+    if !attack.is_vhost() {
         warm(&socket(&hostile::disk(0)), &hostile::disk(0))?;
     }
     back_ends.as_ref().map_or(Ok(()), BackEnds::hang)?;

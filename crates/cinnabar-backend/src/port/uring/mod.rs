@@ -50,8 +50,8 @@ const KIND_NONE: u64 = 3;
 /// CPU instead of 1.6, and a wake-up of 50 us when alone); long copies are better off there.
 const COPY_BYTES_MAX: u64 = 128 << 10;
 
-/// Waits in a row that may do without the kernel.
-const SKIPS_MAX: u32 = 8;
+/// Jobs in a row whose ends may be told without a look at the sockets.
+const SKIPPED_MAX: usize = 8;
 
 /// See the module. Dropped in the order of its fields, after `drop` has waited for everything.
 pub(super) struct Uring {
@@ -70,8 +70,8 @@ pub(super) struct Uring {
     /// The kernel reads the waker's eventfd to here.
     wake_count: Box<u64>,
     wake_armed: bool,
-    /// Waits in a row that did not go to the kernel.
-    skipped: u32,
+    /// Jobs told of since the last look at the sockets.
+    skipped: usize,
     /// Completions being handled; kept for its memory.
     completions: Vec<Completion>,
     /// The kernel refuses this ring to any other thread.
@@ -367,10 +367,10 @@ impl Port for Uring {
         let deadline = deadline.and_then(|timeout| Instant::now().checked_add(timeout));
         let mut left = timeout;
         let before = events.len();
-        // Done on the spot, and nothing to start: no reason to go to the kernel, but for the
-        // sockets' sake only so many times in a row.
-        if !self.done.is_empty() && self.ring.is_idle() && self.skipped < SKIPS_MAX {
-            self.skipped += 1;
+        // Done on the spot, and nothing to start: no reason to go to the kernel, but others may
+        // have sent something.
+        if !self.done.is_empty() && self.ring.is_idle() && self.skipped < SKIPPED_MAX {
+            self.skipped += self.done.len();
             self.collect(events);
             return Ok(());
         }
@@ -392,7 +392,7 @@ impl Port for Uring {
     }
 
     fn look_at_all(&mut self) {
-        self.skipped = SKIPS_MAX;
+        self.skipped = SKIPPED_MAX;
     }
 
     fn in_flight(&self) -> usize {

@@ -6,8 +6,8 @@ use std::collections::VecDeque;
 const THREADS_MAX: usize = 1024;
 /// Tasks of one file under way, at least and at most; as many as disks profit from.
 const LIGHT: (usize, usize) = (2, 32);
-/// Discards and zeroes of one file under way: they may take long, and must not take the place of its
-/// reads and writes.
+/// Discards, zeroes and questions about extents of one file under way: they may take long, must not take the
+/// place of its reads and writes, and the kernel does them one by one.
 const HEAVY_MAX: usize = 1;
 
 /// See the module.

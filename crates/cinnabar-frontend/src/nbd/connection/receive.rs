@@ -16,6 +16,7 @@ use crate::nbd::request::{Buffers, Command, Incoming, Ticket};
 use crate::nbd::shared::{Part, Shared, Slot};
 use crate::nbd::tls::{NOT_ALLOWED, TlsAccess};
 use crate::nbd::transmission::{self, Expect, ForPiece, Room};
+use crate::turn_length;
 use cinnabar_engine::seam::{Op, RawMemory};
 use rustix::io::{Errno, retry_on_intr};
 use std::collections::BTreeSet;
@@ -31,8 +32,6 @@ const PAYLOAD_BYTES_MAX: usize = 2 << 20;
 /// What is received behind a large payload.
 const BEHIND_PAYLOAD_BYTES: usize = 4 << 10;
 
-/// Data that count as one request.
-const COST_BYTES: u64 = 64 << 10;
 /// What a block status counts: it asks the back end, and its answer is long.
 const BLOCK_STATUS_COST: i64 = 8;
 
@@ -205,7 +204,7 @@ impl<M: RawMemory> Connection<M> {
             Ok((0, _)) => Some(self.end_of_stream(carried)),
             Ok((received, end)) => {
                 turn.shared.stats.received_bytes += received as u64;
-                *turn.credit -= (received as u64 / COST_BYTES).cast_signed();
+                *turn.credit -= (received as u64 / turn_length::COST_BYTES).cast_signed();
                 self.forget_leftover();
                 let (taken, outcome) = self.consume(key, &area[..end], turn);
                 self.leftover.extend_from_slice(&area[taken..end]);
@@ -436,7 +435,7 @@ fn cost<M>(step: &transmission::Step<M>, mutants: Mutants) -> i64 {
         transmission::Step::Request(
             pending,
             Command::Engine(Op::Read { .. }) | Command::Prefetch { .. },
-        ) => (pending.load.bytes / COST_BYTES).max(1).cast_signed(),
+        ) => turn_length::cost(pending.load.bytes),
         _ => 1,
     }
 }

@@ -5,7 +5,6 @@ use crate::nbd::address::Address;
 use crate::nbd::connection::Connection;
 use crate::nbd::export::ExportId;
 use crate::nbd::interest::{Interest, Token, Want};
-use crate::nbd::limits::ACCEPTS_PER_TURN;
 use crate::nbd::listener::Listener;
 use crate::nbd::mutant::Mutant;
 use crate::nbd::reason::DisconnectReason;
@@ -69,13 +68,12 @@ impl<M: RawMemory> Server<M> {
         }
     }
 
-    /// Accepts clients that wait, a few in a turn, one of each listener after the other.
+    /// Accepts a client that waits, of one listener after the other; each costs as much as some requests.
     pub(super) fn accept(&mut self, buffers: &mut impl Buffers<M>) {
-        for _ in 0..ACCEPTS_PER_TURN {
-            let Some(key) = self.crowded.pop_front() else { return };
-            if self.accept_from(key, buffers) {
-                self.crowd(key);
-            }
+        if let Some(key) = self.crowded.pop_front()
+            && self.accept_from(key, buffers)
+        {
+            self.crowd(key);
         }
     }
 

@@ -168,7 +168,8 @@ impl<M: RawMemory> Server<M> {
 
     fn update_interest(&mut self, key: u64) {
         let Some(connection) = self.connections.get_mut(key) else { return };
-        let read = !connection.paused && connection.closing.is_none();
+        // What it sends while it has work is received in one of its turns.
+        let read = !connection.paused && !connection.in_backlog && connection.closing.is_none();
         let write = connection.blocked;
         if connection.watched != (read, write) {
             connection.watched = (read, write);

@@ -4,12 +4,13 @@ use super::Connection;
 use crate::load::{Bounds, Load, Rank, Shortage};
 use crate::request::{Buffers, Command, Incoming, Ticket};
 use crate::table::Table;
+use crate::turn_length;
 use crate::vhost::block::{self, BlockOp, BlockRequest, Status};
 use crate::vhost::chain::Chain;
 use crate::vhost::device::{self, feature};
 use crate::vhost::export::Export;
 use crate::vhost::lease::{Lease, Returned};
-use crate::vhost::limits::{BYTES_PER_TURN, DESCRIPTORS_PER_TURN, REQUESTS_PER_TURN};
+use crate::vhost::limits::DESCRIPTORS_PER_TURN;
 use crate::vhost::memory::{self, Piece, Pieces};
 use crate::vhost::queue::Next;
 use crate::vhost::reason::DisconnectReason;
@@ -49,6 +50,8 @@ pub(in crate::vhost) struct Turn<'a, M, B> {
     pub(in crate::vhost) returned: &'a Arc<Returned>,
     /// Guests are asked not to kick.
     pub(in crate::vhost) polling: bool,
+    /// What its export may still have in this turn; the last request may go beyond.
+    pub(in crate::vhost) credit: &'a mut i64,
     pub(in crate::vhost) buffers: &'a mut B,
     pub(in crate::vhost) incoming: &'a mut Vec<Incoming<M>>,
 }
@@ -79,8 +82,7 @@ impl Connection {
             return Ok(self.wait_for(index, short, bytes));
         }
         self.waiter.take_if(|waiter| *waiter == index);
-        let (mut taken, mut descriptors) = (0, 0);
-        let bytes_max = turn.stats.received_bytes + BYTES_PER_TURN;
+        let mut descriptors = 0;
         while self.is_served(index) {
             let Some(running) = &self.queues[usize::from(index)].running else { break };
             let Some(next) = running.next()? else {
@@ -90,10 +92,7 @@ impl Connection {
                 // One came in the moment before the driver could see that it has to kick.
                 continue;
             };
-            if taken >= REQUESTS_PER_TURN
-                || descriptors >= DESCRIPTORS_PER_TURN
-                || turn.stats.received_bytes >= bytes_max
-            {
+            if *turn.credit <= 0 || descriptors >= DESCRIPTORS_PER_TURN {
                 return Ok(Taken::Some);
             }
             turn.stats.chains += 1;
@@ -101,10 +100,11 @@ impl Connection {
             let chain = Chain::follow(&running.ring, &self.memory, next.head, indirect)?;
             descriptors += chain.count;
             let request = block::parse(turn.export, chain.readable, chain.writable)?;
+            let cost = turn_length::cost(request.op.data_bytes());
             if let Err((short, bytes)) = self.take_one(key, index, next, request, turn)? {
                 return Ok(self.wait_for(index, short, bytes));
             }
-            taken += 1;
+            *turn.credit -= cost;
             // Having waited longest counts once.
             if turn.rank == Rank::Starved {
                 turn.rank = Rank::Free;

@@ -6,10 +6,10 @@ use crate::request::{Buffers, ExportId};
 use crate::socket::{SocketAccess, UnixListener};
 use crate::vhost::connection::Connection;
 use crate::vhost::export::{AddError, Export, SocketSpec};
-use crate::vhost::limits::ACCEPTS_PER_TURN;
 use crate::vhost::reason::DisconnectReason;
 use crate::vhost::watches::Source;
 use cinnabar_engine::seam::RawMemory;
+use cinnabar_engine::seam::units::Instant;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with};
@@ -46,6 +46,9 @@ impl<M: RawMemory> Server<M> {
             resting: false,
             connections: Vec::new(),
             refused: 0,
+            turn: 0,
+            credit: 0,
+            much_until: Instant::default(),
         };
         self.exports.insert(id, served);
         Ok(())
@@ -83,28 +86,26 @@ impl<M: RawMemory> Server<M> {
         known
     }
 
-    /// Accepts what waits, up to a turn's budget.
+    /// Accepts one that waits; others in later turns, for each costs as much as some requests.
     pub(super) fn accept(&mut self, export: ExportId) {
-        for _ in 0..ACCEPTS_PER_TURN {
-            let Some(served) = self.exports.get_mut(&export) else { return };
-            let Some(listener) = &served.listener else { return };
-            match accept_with(&listener.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
-                Ok(socket) => self.admit(export, socket),
-                Err(Errno::AGAIN) => return,
-                Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
-                    // Trying again at once would only burn the processor.
-                    served.resting = true;
-                    let fd = listener.fd.as_raw_fd();
-                    self.watches.change(served.watch, fd, false, false);
-                    self.arm_tick();
-                    if self.warnings.allow(self.now) {
-                        tracing::warn!("out of descriptors or memory: vhost-user has to wait");
-                    }
-                    return;
+        let Some(served) = self.exports.get_mut(&export) else { return };
+        let Some(listener) = &served.listener else { return };
+        match accept_with(&listener.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
+            Ok(socket) => self.admit(export, socket),
+            Err(Errno::AGAIN) => return,
+            Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) => {
+                // Trying again at once would only burn the processor.
+                served.resting = true;
+                let fd = listener.fd.as_raw_fd();
+                self.watches.change(served.watch, fd, false, false);
+                self.arm_tick();
+                if self.warnings.allow(self.now) {
+                    tracing::warn!("out of descriptors or memory: vhost-user has to wait");
                 }
-                // The front-end was gone before we came, or a signal came.
-                Err(_) => {}
+                return;
             }
+            // The front-end was gone before we came, or a signal came.
+            Err(_) => {}
         }
         self.backlog.push_back(Backlog::Listener(export));
     }

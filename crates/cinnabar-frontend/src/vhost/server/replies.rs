@@ -235,6 +235,7 @@ impl<M: RawMemory> Server<M> {
     /// Gives back what is done and sends what is queued.
     pub fn flush(&mut self, now: Instant, _buffers: &mut impl Buffers<M>) {
         self.now = now;
+        self.turn += 1;
         self.take_returned();
         let mut dirty = std::mem::take(&mut self.dirty);
         let mut marks = MARKS_PER_TURN;
