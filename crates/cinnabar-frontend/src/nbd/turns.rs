@@ -174,7 +174,9 @@ mod tests {
                 turns.leave(tenant, credit);
             }
             turns.end(tenant);
-            whole.into_iter().for_each(|key| turns.add(tenant, key));
+            for key in whole {
+                turns.add(tenant, key);
+            }
         }
         got
     }

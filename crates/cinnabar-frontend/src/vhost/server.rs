@@ -518,25 +518,27 @@ impl<M: RawMemory> Server<M> {
         match taken {
             Ok(Taken::All) => self.stop_waiting(key, Some(index)),
             Ok(Taken::Some) => self.queue_later(key, index),
-            Ok(Taken::NoRoom(short)) => {
-                if short == Shortage::Total {
-                    self.starved.waits((key, index), self.now);
-                } else {
-                    self.released |= self.starved.steps_back((key, index));
-                }
-                let queue = &mut connection.queues[usize::from(index)];
-                if !std::mem::replace(&mut queue.in_paused, true) {
-                    self.stats.pauses += 1;
-                    self.paused.push((key, index));
-                }
-                if self.starved.is_any() {
-                    self.arm_tick();
-                }
-            }
+            Ok(Taken::NoRoom(short)) => self.wait_for_room(key, index, short),
             Err(reason) => {
                 let reason = connection.blame(reason);
                 self.disconnect(key, reason);
             }
+        }
+    }
+
+    fn wait_for_room(&mut self, key: u64, index: u16, short: Shortage) {
+        if short == Shortage::Total {
+            self.starved.waits((key, index), self.now);
+        } else {
+            self.released |= self.starved.steps_back((key, index));
+        }
+        let Some(connection) = self.connections.get_mut(key) else { return };
+        if !std::mem::replace(&mut connection.queues[usize::from(index)].in_paused, true) {
+            self.stats.pauses += 1;
+            self.paused.push((key, index));
+        }
+        if self.starved.is_any() {
+            self.arm_tick();
         }
     }
 

@@ -97,7 +97,7 @@ impl FrontEnd {
     /// there are several, of 256 KiB.
     pub(super) fn flood(&self, socket: &Path, pieces: u16, over: &AtomicBool) -> Result<()> {
         // What is left of an earlier connection.
-        pwrite(&self.ring, &[0; (DATA - DESCRIPTORS) as usize], DESCRIPTORS)?;
+        pwrite(&self.ring, &vec![0; (DATA - DESCRIPTORS) as usize], DESCRIPTORS)?;
         let piece_bytes = if pieces == 1 { 4096 } else { 256 << 10 };
         for head in 0..REQUESTS {
             let (header, status) = (HEADERS + 16 * u64::from(head), STATUSES + u64::from(head));

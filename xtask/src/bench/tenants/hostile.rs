@@ -83,8 +83,11 @@ impl Attack {
         let hello = || hello(&disk(0));
         let flood = |kind, len, times| Script::Flood(hello(), request(kind, 0, len).repeat(times));
         match self {
-            Self::Nothing | Self::BusyLoops => Vec::new(),
-            Self::VhostReads | Self::VhostLongReads | Self::LateLogs => Vec::new(),
+            Self::Nothing
+            | Self::BusyLoops
+            | Self::VhostReads
+            | Self::VhostLongReads
+            | Self::LateLogs => Vec::new(),
             Self::HoldMemory => {
                 let unread = request(READ, 0, LONG).repeat(3);
                 let mut all = on_first(HOLDERS, Script::Say([hello(), unread].concat()));
