@@ -79,7 +79,7 @@ impl Built {
 
     /// Whether all that tests start is linked.
     fn can_start(&self) -> bool {
-        let linked = |name: &&str| self.0.iter().any(|program| program.name == *name);
+        let linked = |name: &&str| self.named(name).is_ok_and(|program| !program.tests);
         STARTED.iter().all(linked)
     }
 }
@@ -194,4 +194,23 @@ fn clients(built: &Built, tier: Tier, lane: &str) -> Result<Job> {
     let lane_of = if lane == "alone" { Lane::Alone } else { Lane::Clients };
     let name = format!("end-to-end, {lane}");
     Ok(Job { name, lane: lane_of, command, silence_max: Some(SILENCE_MAX) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_started_while_only_the_unit_tests_of_its_crate_are_linked() {
+        let of = |name: &&str, tests| Program {
+            name: (*name).to_owned(),
+            tests,
+            path: Default::default(),
+            folder: Default::default(),
+        };
+        let mut built = Built(STARTED.iter().map(|name| of(name, *name == DAEMON)).collect());
+        assert!(!built.can_start());
+        built.0.push(of(&DAEMON, false));
+        assert!(built.can_start());
+    }
 }
