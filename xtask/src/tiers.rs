@@ -199,14 +199,15 @@ fn clients(built: &Built, tier: Tier, lane: &str) -> Result<Job> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::PathBuf;
 
     #[test]
     fn nothing_is_started_while_only_the_unit_tests_of_its_crate_are_linked() {
         let of = |name: &&str, tests| Program {
             name: (*name).to_owned(),
             tests,
-            path: Default::default(),
-            folder: Default::default(),
+            path: PathBuf::default(),
+            folder: PathBuf::default(),
         };
         let mut built = Built(STARTED.iter().map(|name| of(name, *name == DAEMON)).collect());
         assert!(!built.can_start());

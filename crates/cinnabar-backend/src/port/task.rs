@@ -6,6 +6,7 @@
 use super::FileId;
 use super::extents::Extent;
 use super::job::{Done, Job, JobOp};
+use super::workers::Class;
 use crate::disk::{Disk, DiskKind};
 use crate::memory::Memory;
 use cinnabar_engine::metadata::MetaPage;
@@ -296,10 +297,16 @@ impl Task {
         }
     }
 
-    /// Whether it may take long: discards, zeroes, and questions about extents.
-    pub(super) fn is_heavy(&self) -> bool {
-        use SyscallPlan::{Flush, Read, Write};
-        !matches!(self.method, Read | Write { .. } | Flush)
+    /// Whom it must not keep waiting. `in_memory`: its file is.
+    pub(super) fn class(&self, in_memory: bool) -> Class {
+        match self.method {
+            SyscallPlan::BlockingOp(BlockingOp::Extents) => Class::Serial,
+            SyscallPlan::Read | SyscallPlan::Write { .. } | SyscallPlan::Flush if in_memory => {
+                Class::Serial
+            }
+            SyscallPlan::Read | SyscallPlan::Write { .. } | SyscallPlan::Flush => Class::Light,
+            _ => Class::Heavy,
+        }
     }
 
     /// A piece of it, so that a call lasts moments and not minutes.

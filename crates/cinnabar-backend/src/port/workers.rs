@@ -16,6 +16,7 @@ use super::{FileId, PortEvent};
 use crate::disk::Disk;
 use crate::nbd::Sink;
 use cinnabar_engine::units::ByteSpan;
+pub(super) use queue::Class;
 use queue::Queue;
 use rustix::io::Errno;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -90,10 +91,9 @@ impl Workers {
             return remote.submit(task, self.sink());
         }
         let file = task.file.0 as usize;
-        // Threads that copy memory at the same time only take the processors from others.
-        let heavy = task.is_heavy() || disk.is_in_memory();
+        let class = task.class(disk.is_in_memory());
         let mut queue = locked(&self.shared.queue);
-        queue.push(file, heavy, disk.is_cache(), (task, disk));
+        queue.push(file, class, disk.is_cache(), (task, disk));
         if !queue.wants_thread() {
             drop(queue);
             return self.shared.available.notify_one();
@@ -115,7 +115,7 @@ impl Workers {
         while queue.threads == 0
             && let Some(turn) = queue.take()
         {
-            queue.give_back(turn.file, turn.heavy);
+            queue.give_back(turn.file, turn.class);
             self.shared.done(turn.task.0.finish(Err(Errno::AGAIN)));
         }
     }
@@ -159,7 +159,7 @@ impl Shared {
             drop(disk);
             self.done(done);
             // This thread takes the next of the file's, if there is one.
-            locked(&self.queue).give_back(turn.file, turn.heavy);
+            locked(&self.queue).give_back(turn.file, turn.class);
         }
     }
 

@@ -116,7 +116,7 @@ impl Front {
     pub(super) fn on_ready(&mut self, now: Instant, token: u64, ready: Ready) {
         let token = Token(token);
         if token.is_vhost() {
-            self.vhost.on_ready(token, ready, now, &mut Pool, &mut self.from_vhost);
+            self.vhost.on_ready(token, ready, now, &mut self.from_vhost);
         } else {
             self.nbd.on_ready(token, ready);
         }
@@ -128,7 +128,7 @@ impl Front {
             self.nbd.resume(now, &mut Pool, &mut self.from_nbd);
         }
         // While guests are told not to kick, completions must not keep us from looking.
-        self.vhost.poll(now, &mut Pool, &mut self.from_vhost);
+        self.vhost.poll(now);
         if self.vhost.has_backlog() {
             self.vhost.resume(now, &mut Pool, &mut self.from_vhost);
         }

@@ -200,13 +200,13 @@ impl DataPlane {
         let due = dues.into_iter().chain(own).flatten().min();
         let until = if busy { Some(Instant::default()) } else { due };
         let Self { data_thread, front, heard, port_events, .. } = self;
-        let Front { vhost, from_vhost, .. } = front;
+        let Front { vhost, .. } = front;
         if data_thread.looks() {
             vhost.set_polling(true);
         }
         // Both are asked in turn, never at once.
         let vhost = std::cell::RefCell::new(vhost);
-        let others = |now| heard.is_filled() || vhost.borrow_mut().poll(now, &mut Pool, from_vhost);
+        let others = |now| heard.is_filled() || vhost.borrow_mut().poll(now);
         let sleeps = || heard.sleeps() | vhost.borrow_mut().set_polling(false);
         data_thread.wait(until, others, sleeps, port_events).map_err(|errno| {
             let message = format!("waiting for I/O failed: {errno}");

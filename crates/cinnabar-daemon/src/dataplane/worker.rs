@@ -9,7 +9,7 @@ use super::front::{ClientLimits, Front};
 use super::guests::{Forwarded, Guests, Late};
 use super::inbox::Inbox;
 use super::io_table::{IoEvent, IoTable};
-use super::plane::{Pool, extents};
+use super::plane::extents;
 use super::startup::{open_port, sharpen_timers};
 use super::volume::export_of;
 use cinnabar_backend::port::PortEvent;
@@ -225,13 +225,13 @@ impl WorkerState {
         if looks {
             data_thread.port().look_at_all();
         }
-        let Front { vhost, from_vhost, .. } = front;
+        let Front { vhost, .. } = front;
         if data_thread.looks() {
             vhost.set_polling(true);
         }
         // Both are asked in turn, never at once.
         let vhost = RefCell::new(vhost);
-        let looked = |now| inbox.is_filled() || vhost.borrow_mut().poll(now, &mut Pool, from_vhost);
+        let looked = |now| inbox.is_filled() || vhost.borrow_mut().poll(now);
         let sleeps = || inbox.sleeps() | vhost.borrow_mut().set_polling(false);
         data_thread.wait(until, looked, sleeps, events)
     }

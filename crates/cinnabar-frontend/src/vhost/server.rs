@@ -96,6 +96,10 @@ struct Served {
     /// In which turn it was looked at last, and what it may have had in the rest of it; below 0 it owes that.
     turn: u64,
     credit: i64,
+    /// What it may have in that turn.
+    quantum: i64,
+    /// Its listener is in the backlog.
+    is_crowded: bool,
     /// Until when it counts as asking for much.
     much_until: Instant,
 }
@@ -107,6 +111,7 @@ impl Served {
             i64::try_from(turn - std::mem::replace(&mut self.turn, turn)).unwrap_or(i64::MAX);
         if turns > 0 {
             self.credit = turns.saturating_mul(quantum).saturating_add(self.credit).min(quantum);
+            self.quantum = quantum;
         }
     }
 
@@ -217,38 +222,31 @@ impl<M: RawMemory> Server<M> {
         token: Token,
         ready: Ready,
         now: Instant,
-        buffers: &mut impl Buffers<M>,
         incoming: &mut Vec<Incoming<M>>,
     ) {
         self.now = now;
         match self.watches.source(token) {
-            Some(Source::Listener(export)) => self.accept(export),
-            Some(Source::Socket(key)) => self.socket_ready(key, ready, buffers, incoming),
+            Some(Source::Listener(export)) => self.accept_later(export),
+            Some(Source::Socket(key)) => self.socket_ready(key, ready, incoming),
             Some(Source::Kick(key, queue)) => {
                 let Some(connection) = self.connections.get(key) else { return };
                 if let Some((kick, _)) = &connection.queues[usize::from(queue)].kick {
                     bell::silence(kick);
                 }
                 self.stats.kicks += 1;
-                self.serve(key, queue, buffers, incoming);
+                self.queue_later(key, queue);
             }
             None => {}
         }
     }
 
-    fn socket_ready(
-        &mut self,
-        key: u64,
-        ready: Ready,
-        buffers: &mut impl Buffers<M>,
-        incoming: &mut Vec<Incoming<M>>,
-    ) {
+    fn socket_ready(&mut self, key: u64, ready: Ready, incoming: &mut Vec<Incoming<M>>) {
         if ready.write && self.connections.get(key).is_some_and(|known| known.channel.has_output())
         {
             self.mark_dirty(key);
         }
         if ready.read || ready.hangup {
-            self.hear(key, buffers, incoming);
+            self.hear(key, incoming);
         }
         let left = |known: &Connection| !known.in_backlog;
         if ready.hangup && self.connections.get(key).is_some_and(left) {
@@ -282,7 +280,7 @@ impl<M: RawMemory> Server<M> {
                 Some(Backlog::Messages(key)) => {
                     if let Some(connection) = self.connections.get_mut(key) {
                         connection.in_backlog = false;
-                        self.hear(key, buffers, incoming);
+                        self.hear(key, incoming);
                     }
                 }
                 Some(Backlog::Flush(key)) => self.flush_when_due(key, incoming),
@@ -335,32 +333,23 @@ impl<M: RawMemory> Server<M> {
         self.length.follow(short_until);
     }
 
-    /// Looks at all queues without waiting for a kick; costs a load of guest memory for each. True
-    /// if something was found.
-    pub fn poll(
-        &mut self,
-        now: Instant,
-        buffers: &mut impl Buffers<M>,
-        incoming: &mut Vec<Incoming<M>>,
-    ) -> bool {
+    /// Looks at all queues without waiting for a kick; costs a load of guest memory for each. True if there is
+    /// something for [`Self::resume`].
+    pub fn poll(&mut self, now: Instant) -> bool {
         self.now = now;
         self.take_returned();
         self.find_news();
-        let found = std::mem::take(&mut self.found);
-        for (key, index) in &found {
-            self.serve(*key, *index, buffers, incoming);
-        }
-        let any = !found.is_empty();
-        self.found = found;
         // A read that has ended may be the only event, and has to be reported.
-        any || self.has_backlog()
+        self.has_backlog()
     }
 
     fn find_news(&mut self) {
-        self.found.clear();
+        let mut found = std::mem::take(&mut self.found);
         for (key, connection) in self.connections.iter() {
-            self.found.extend(connection.news().map(|index| (key, index)));
+            found.extend(connection.news().map(|index| (key, index)));
         }
+        found.drain(..).for_each(|(key, index)| self.queue_later(key, index));
+        self.found = found;
     }
 
     /// While `polling`, guests are asked not to kick, and the caller has to call [`Self::poll`].
@@ -389,14 +378,11 @@ impl<M: RawMemory> Server<M> {
             return false;
         }
         self.find_news();
-        for (key, index) in std::mem::take(&mut self.found) {
-            self.queue_later(key, index);
-        }
         self.has_backlog()
     }
 
     /// Handles a connection's messages, up to a turn's budget.
-    fn hear(&mut self, key: u64, buffers: &mut impl Buffers<M>, incoming: &mut Vec<Incoming<M>>) {
+    fn hear(&mut self, key: u64, incoming: &mut Vec<Incoming<M>>) {
         for _ in 0..MESSAGES_PER_TURN {
             let Some(connection) = self.connections.get_mut(key) else { return };
             let Some(served) = self.exports.get(&connection.export) else { return };
@@ -421,7 +407,7 @@ impl<M: RawMemory> Server<M> {
                         self.flush_when_due(key, incoming);
                     }
                     for index in started {
-                        self.begin(key, index, buffers, incoming);
+                        self.begin(key, index);
                     }
                     self.look_again(key);
                 }
@@ -449,20 +435,14 @@ impl<M: RawMemory> Server<M> {
     }
 
     /// A queue has started.
-    fn begin(
-        &mut self,
-        key: u64,
-        index: u16,
-        buffers: &mut impl Buffers<M>,
-        incoming: &mut Vec<Incoming<M>>,
-    ) {
+    fn begin(&mut self, key: u64, index: u16) {
         if self.polling
             && let Some(connection) = self.connections.get(key)
             && let Some(running) = &connection.queues[usize::from(index)].running
         {
             running.ring.refuse_kicks();
         }
-        self.serve(key, index, buffers, incoming);
+        self.queue_later(key, index);
     }
 
     /// Takes what a queue offers, up to a turn's budget.
@@ -484,6 +464,11 @@ impl<M: RawMemory> Server<M> {
         let Some(connection) = self.connections.get_mut(key) else { return };
         let Some(served) = self.exports.get_mut(&connection.export) else { return };
         served.begin_turn(self.turn, quantum);
+        if served.credit <= 0 {
+            // What it waited for is kept, too.
+            self.queue_later(key, index);
+            return;
+        }
         let (waiter, credit) = (connection.waiter, served.credit);
         let mut turn = Turn {
             export: &served.export,
@@ -504,7 +489,7 @@ impl<M: RawMemory> Server<M> {
         let taken = connection.take_requests(key, index, &mut turn);
         let still_starved = turn.rank == Rank::Starved;
         if served.credit < credit {
-            let much = taken == Ok(Taken::Some) || served.credit < quantum - SHORT;
+            let much = taken == Ok(Taken::Some) || served.credit < served.quantum - SHORT;
             self.length.note(self.now, &mut served.much_until, much);
         }
         // Those that waited behind it may go on, if it does not wait for something else now.
@@ -546,6 +531,13 @@ impl<M: RawMemory> Server<M> {
     fn stop_waiting(&mut self, key: u64, index: Option<u16>) {
         let is_it = |(of, at)| of == key && index.is_none_or(|index| index == at);
         self.released |= self.starved.ends(is_it);
+    }
+
+    fn accept_later(&mut self, export: ExportId) {
+        let Some(served) = self.exports.get_mut(&export) else { return };
+        if !std::mem::replace(&mut served.is_crowded, true) {
+            self.backlog.push_back(Backlog::Listener(export));
+        }
     }
 
     fn queue_later(&mut self, key: u64, index: u16) {

@@ -514,3 +514,27 @@ fn queues_have_one_turn_together_and_what_is_large_is_owed() {
     // Sixteen for a mebibyte: what one may have in four turns.
     assert_eq!(taken(&mut pair, 6), [1, 0, 0, 0, 2, 0]);
 }
+
+/// A bell that rings in each turn does not bring a queue before those that wait for theirs.
+#[test]
+fn a_queue_that_is_kicked_all_the_time_keeps_no_other_waiting() {
+    let mut pair = Pair::with(Limits::default(), export(), 2, FEATURES | EVENT_INDEX);
+    pair.host.server.follow(Instant(u64::MAX));
+    let mut waited = None;
+    for turn in 0..12 {
+        // As much as one may have in a turn, and the other one asks once.
+        for _ in 0..4 {
+            pair.offer_in(0, kind::READ, 0, &[(DATA, 512, true)]);
+        }
+        pair.rings[0].ring_bell();
+        if turn == 2 {
+            pair.offer_in(1, kind::READ, 8, &[(DATA, 512, true)]);
+            pair.rings[1].ring_bell();
+        }
+        pair.host.turn(0);
+        let is_served = pair.host.seen.iter().any(|(_, offset, ..)| *offset == 8 * 512);
+        waited = waited.or(is_served.then_some(turn - 2));
+        pair.rings[0].take_used(&pair.memory);
+    }
+    assert!(waited.is_some_and(|turns| turns <= 2), "{waited:?}");
+}

@@ -124,7 +124,7 @@ impl Host {
         let ready = self.wait(if backlog { 0 } else { wait_ms });
         between();
         for (token, ready) in &ready {
-            self.server.on_ready(*token, *ready, self.now, &mut self.pool, &mut self.incoming);
+            self.server.on_ready(*token, *ready, self.now, &mut self.incoming);
         }
         if self.server.has_backlog() {
             self.server.resume(self.now, &mut self.pool, &mut self.incoming);
@@ -137,7 +137,10 @@ impl Host {
 
     /// Looks at the rings without waiting, then answers.
     pub(crate) fn poll_rings(&mut self) -> bool {
-        let found = self.server.poll(self.now, &mut self.pool, &mut self.incoming);
+        let found = self.server.poll(self.now);
+        if found {
+            self.server.resume(self.now, &mut self.pool, &mut self.incoming);
+        }
         self.carry_out();
         self.server.flush(self.now, &mut self.pool);
         found

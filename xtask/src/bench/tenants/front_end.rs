@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Memory of the ring, and all memory of the guest: together somewhat less than a volume allows.
-const RING_BYTES: u64 = 1 << 20;
+const RING_BYTES: u64 = 64 << 20;
 const SPARSE_BYTES: u64 = (2 << 40) - (1 << 31);
 const SPARSE_AT: u64 = 1 << 30;
 const RING_USER: u64 = 0x7f00_0000_0000;
@@ -104,7 +104,8 @@ impl FrontEnd {
             let sector = u64::from(head) * u64::from(pieces) * u64::from(piece_bytes) / 512;
             // The kind 0 is a read.
             pwrite(&self.ring, &[0_u64, sector].map(u64::to_ne_bytes).concat(), header)?;
-            let data = (0..pieces).map(|_| (DATA, piece_bytes, 2));
+            let data = |at| (DATA + at * u64::from(piece_bytes), piece_bytes, 2);
+            let data = (u64::from(head * pieces)..).take(usize::from(pieces)).map(data);
             let all = [(header, 16, 0)].into_iter().chain(data).chain([(status, 1, 2)]);
             let first = head * (pieces + 2);
             for (at, (address, len, flags)) in (first..).zip(all) {

@@ -6,9 +6,21 @@ use std::collections::VecDeque;
 const THREADS_MAX: usize = 1024;
 /// Tasks of one file under way, at least and at most; as many as disks profit from.
 const LIGHT: (usize, usize) = (2, 32);
-/// Discards, zeroes and questions about extents of one file under way: they may take long, must not take the
-/// place of its reads and writes, and the kernel does them one by one.
-const HEAVY_MAX: usize = 1;
+
+/// What kind of task it is: none takes the place of another kind's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(in super::super) enum Class {
+    /// Reads, writes and flushes.
+    Light,
+    /// Gains nothing by being done at the same time: copies of memory, questions about extents.
+    Serial,
+    /// May take long: discards and zeroes.
+    Heavy,
+}
+
+impl Class {
+    const ALL: [Self; 3] = [Self::Light, Self::Serial, Self::Heavy];
+}
 
 /// See the module.
 pub(super) struct Queue<T> {
@@ -27,8 +39,8 @@ pub(super) struct Queue<T> {
 
 /// What one file has.
 struct Lane<T> {
-    light: Kind<T>,
-    heavy: Kind<T>,
+    /// By class.
+    kinds: [Kind<T>; Class::ALL.len()],
     /// It has the most that a file can have, however many there are.
     wide: bool,
     /// It is in `ready`.
@@ -50,7 +62,7 @@ impl<T> Kind<T> {
 /// A task to be done now.
 pub(super) struct Turn<T> {
     pub(super) file: usize,
-    pub(super) heavy: bool,
+    pub(super) class: Class,
     pub(super) task: T,
 }
 
@@ -77,13 +89,13 @@ impl<T> Queue<T> {
     }
 
     /// Queues a task. A file that all others need is `wide`: the cache device.
-    pub(super) fn push(&mut self, file: usize, heavy: bool, wide: bool, task: T) {
+    pub(super) fn push(&mut self, file: usize, class: Class, wide: bool, task: T) {
         if self.lanes.len() <= file {
             self.lanes.resize_with(file + 1, Lane::default);
         }
         self.change(file, |lane| {
             lane.wide = wide;
-            lane.kind(heavy).waiting.push_back(task);
+            lane.kinds[class as usize].waiting.push_back(task);
         });
     }
 
@@ -102,24 +114,23 @@ impl<T> Queue<T> {
         while let Some(file) = self.ready.pop_front() {
             self.lanes[file].listed = false;
             let lane = &self.lanes[file];
-            let max = self.light_max_of(lane);
-            let heavy = lane.light.startable(max) == 0;
-            if heavy && lane.heavy.startable(HEAVY_MAX) == 0 {
+            let mut all = Class::ALL.into_iter();
+            let Some(class) = all.find(|class| self.startable_in(lane, *class) > 0) else {
                 continue;
-            }
+            };
             let task = self.change(file, |lane| {
-                let kind = lane.kind(heavy);
+                let kind = &mut lane.kinds[class as usize];
                 kind.running += 1;
                 kind.waiting.pop_front().expect("one may start")
             });
-            return Some(Turn { file, heavy, task });
+            return Some(Turn { file, class, task });
         }
         None
     }
 
     /// A task of this file has ended.
-    pub(super) fn give_back(&mut self, file: usize, heavy: bool) {
-        self.change(file, |lane| lane.kind(heavy).running -= 1);
+    pub(super) fn give_back(&mut self, file: usize, class: Class) {
+        self.change(file, |lane| lane.kinds[class as usize].running -= 1);
     }
 
     fn change<R>(&mut self, file: usize, change: impl FnOnce(&mut Lane<T>) -> R) -> R {
@@ -137,26 +148,21 @@ impl<T> Queue<T> {
         }
     }
 
-    fn light_max_of(&self, lane: &Lane<T>) -> usize {
-        if lane.wide { LIGHT.1 } else { self.light_max }
+    fn startable_in(&self, lane: &Lane<T>, class: Class) -> usize {
+        let light_max = if lane.wide { LIGHT.1 } else { self.light_max };
+        lane.kinds[class as usize].startable(if class == Class::Light { light_max } else { 1 })
     }
 
     fn startable_of(&self, file: usize) -> usize {
         let lane = &self.lanes[file];
-        lane.light.startable(self.light_max_of(lane)) + lane.heavy.startable(HEAVY_MAX)
-    }
-}
-
-impl<T> Lane<T> {
-    fn kind(&mut self, heavy: bool) -> &mut Kind<T> {
-        if heavy { &mut self.heavy } else { &mut self.light }
+        Class::ALL.into_iter().map(|class| self.startable_in(lane, class)).sum()
     }
 }
 
 impl<T> Default for Lane<T> {
     fn default() -> Self {
         let none = || Kind { waiting: VecDeque::new(), running: 0 };
-        Self { light: none(), heavy: none(), wide: false, listed: false }
+        Self { kinds: [none(), none(), none()], wide: false, listed: false }
     }
 }
 
@@ -171,15 +177,15 @@ mod tests {
     #[test]
     fn no_file_has_more_than_its_part_and_files_take_turns() {
         let mut queue = Queue::default();
-        (0..100).for_each(|task| queue.push(3, false, false, task));
-        (0..2).for_each(|task| queue.push(1, false, false, task));
+        (0..100).for_each(|task| queue.push(3, Class::Light, false, task));
+        (0..2).for_each(|task| queue.push(1, Class::Light, false, task));
         let taken = take_all(&mut queue);
         assert_eq!(taken[..4], [(3, 0), (1, 0), (3, 1), (1, 1)]);
         assert_eq!(taken.len(), LIGHT.1 + 2);
         assert!(!queue.has_turn() && !queue.wants_thread());
-        queue.give_back(1, false);
+        queue.give_back(1, Class::Light);
         assert!(!queue.has_turn(), "the other file's part is not used up by this one");
-        queue.give_back(3, false);
+        queue.give_back(3, Class::Light);
         assert!(queue.wants_thread());
         assert_eq!(take_all(&mut queue), [(3, LIGHT.1 as u32)]);
     }
@@ -187,11 +193,12 @@ mod tests {
     #[test]
     fn long_tasks_keep_no_short_ones_waiting() {
         let mut queue = Queue::default();
-        (0..5).for_each(|task| queue.push(0, true, false, task));
+        (0..5).for_each(|task| queue.push(0, Class::Heavy, false, task));
         assert_eq!(take_all(&mut queue), [(0, 0)]);
-        queue.push(0, false, false, 100);
-        assert_eq!(take_all(&mut queue), [(0, 100)]);
-        queue.give_back(0, true);
+        queue.push(0, Class::Light, false, 100);
+        (200..205).for_each(|task| queue.push(0, Class::Serial, false, task));
+        assert_eq!(take_all(&mut queue), [(0, 100), (0, 200)]);
+        queue.give_back(0, Class::Heavy);
         assert_eq!(take_all(&mut queue), [(0, 1)]);
     }
 
@@ -200,7 +207,8 @@ mod tests {
         let mut queue = Queue::default();
         let files = 100;
         queue.share_among(files);
-        (0..files).for_each(|file| (0..40).for_each(|task| queue.push(file, false, false, task)));
+        (0..files)
+            .for_each(|file| (0..40).for_each(|task| queue.push(file, Class::Light, false, task)));
         let taken = take_all(&mut queue).len();
         assert!(taken <= THREADS_MAX && taken >= files * LIGHT.0, "{taken}");
         queue.share_among(1);
@@ -212,8 +220,8 @@ mod tests {
     fn the_cache_device_has_its_whole_part_whatever_there_is_beside_it() {
         let mut queue = Queue::default();
         queue.share_among(THREADS_MAX);
-        (0..100).for_each(|task| queue.push(0, false, true, task));
-        (0..100).for_each(|task| queue.push(1, false, false, task));
+        (0..100).for_each(|task| queue.push(0, Class::Light, true, task));
+        (0..100).for_each(|task| queue.push(1, Class::Light, false, task));
         let taken = take_all(&mut queue);
         assert_eq!(taken.iter().filter(|(file, _)| *file == 0).count(), LIGHT.1);
         assert_eq!(taken.len(), LIGHT.1 + LIGHT.0);

@@ -48,6 +48,8 @@ impl<M: RawMemory> Server<M> {
             refused: 0,
             turn: 0,
             credit: 0,
+            quantum: 0,
+            is_crowded: false,
             much_until: Instant::default(),
         };
         self.exports.insert(id, served);
@@ -89,6 +91,7 @@ impl<M: RawMemory> Server<M> {
     /// Accepts one that waits; others in later turns, for each costs as much as some requests.
     pub(super) fn accept(&mut self, export: ExportId) {
         let Some(served) = self.exports.get_mut(&export) else { return };
+        served.is_crowded = false;
         let Some(listener) = &served.listener else { return };
         match accept_with(&listener.fd, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC) {
             Ok(socket) => self.admit(export, socket),
@@ -107,7 +110,7 @@ impl<M: RawMemory> Server<M> {
             // The front-end was gone before we came, or a signal came.
             Err(_) => {}
         }
-        self.backlog.push_back(Backlog::Listener(export));
+        self.accept_later(export);
     }
 
     fn admit(&mut self, id: ExportId, socket: OwnedFd) {
@@ -169,7 +172,9 @@ impl<M: RawMemory> Server<M> {
             {
                 self.watches.change(served.watch, listener.fd.as_raw_fd(), true, false);
                 // Edge-triggered polls won't tell about those that came meanwhile.
-                self.backlog.push_back(Backlog::Listener(*id));
+                if !std::mem::replace(&mut served.is_crowded, true) {
+                    self.backlog.push_back(Backlog::Listener(*id));
+                }
             }
         }
     }
