@@ -23,7 +23,7 @@ static POOL: MemoryPool = MemoryPool::new(64 << 20);
 /// Page-aligned memory; a clone is a handle to the same bytes.
 ///
 /// The last handle to go gives the memory back to the pool it came from, so that a steady state
-/// allocates nothing. Up to 4 MiB the memory is recycled and its contents are
+/// allocates nothing. Up to 32 MiB the memory is recycled and its contents are
 /// whatever they were; beyond that it is mapped afresh, zeroed by the kernel at first touch and
 /// backed by huge pages where possible.
 pub struct Memory {

@@ -7,11 +7,11 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Size classes are powers of two pages: 4 KiB, 8 KiB, ... 4 MiB.
-const CLASSES: usize = 11;
+/// Size classes are powers of two pages: 4 KiB, 8 KiB, ... 32 MiB, the longest request.
+const CLASSES: usize = 14;
 /// Smallest class, and the alignment of all.
 const CLASS_BYTES_MIN: u64 = 4096;
-/// Largest region that is recycled, in bytes. Beyond it, mapping afresh costs less than the I/O.
+/// Largest region that is recycled, in bytes. (That the kernel zeroes memory takes more CPU time than a copy to it.)
 pub(super) const POOLED_BYTES_MAX: u64 = CLASS_BYTES_MIN << (CLASSES - 1);
 
 /// Free regions by size class. Lives as long as the process, so that the last handle always finds
@@ -101,6 +101,7 @@ impl Region {
         // SAFETY: the layout is not empty.
         let start = NonNull::new(unsafe { alloc_zeroed(layout) })
             .unwrap_or_else(|| handle_alloc_error(layout));
+        huge::advise_huge(start.as_ptr(), layout.size());
         Self { start, len, home: Home::Pool { pool, class } }
     }
 
@@ -209,8 +210,8 @@ mod tests {
 
     #[test]
     fn large_memory_is_zero_and_page_aligned() {
-        let memory = Memory::alloc(2048);
-        assert_eq!(memory.len_bytes(), 8 << 20);
+        let memory = Memory::alloc(16 << 10);
+        assert_eq!(memory.len_bytes(), 64 << 20);
         assert_eq!(memory.as_ptr().addr() % huge::HUGE_BYTES, 0);
         assert!(memory.to_vec(4 << 20, 4096).iter().all(|&b| b == 0));
     }

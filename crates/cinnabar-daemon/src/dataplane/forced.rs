@@ -8,6 +8,7 @@
 
 use super::clock::after;
 use super::plane::DataPlane;
+use super::status::THREADS_WAIT_MAX;
 use super::volume::{Change, Fault, Volume};
 use cinnabar_config::messages::{AnswerTo, CommandError, CommandErrorKind};
 use cinnabar_driver::Phase;
@@ -84,12 +85,13 @@ impl Removal {
     }
 
     /// Its time has come. So many operations of its back end are under way, the oldest since `began`: `None` if
-    /// none was sent yet. A server that ends some of them is slow, and no reason to lose writes.
+    /// none was sent yet or, unless `is_known`, a thread does not say. A server that ends some of them is slow, and no reason to lose writes.
     pub(super) fn look(
         &self,
         now: Instant,
         silence_max: Duration,
         (count, began): (u32, Option<Instant>),
+        is_known: bool,
     ) -> Look {
         let again = after(now, silence_max);
         if self.drains || self.given_up {
@@ -99,6 +101,7 @@ impl Removal {
             // At the last look, too: it waits for something else.
             _ if count == 0 && self.seen == 0 => Look::Tell(again),
             _ if count == 0 || count < self.seen => Look::Again(again),
+            None if !is_known => Look::Tell(again),
             None => Look::Again(again),
             Some(silent_at) if silent_at > now => Look::Again(silent_at),
             Some(_) => Look::GiveUp,
@@ -165,7 +168,9 @@ impl DataPlane {
     pub(super) fn look_at_forced(&mut self, now: Instant) {
         let is_due = |one: &Removal| one.due.is_some_and(|due| due <= now);
         if self.forced.removals.iter().any(is_due) {
-            let oldest = self.shard_set.oldest(&self.data_thread, None);
+            // Of a thread that does not answer nothing is known, and no server is given up for it.
+            let until = std::time::Instant::now() + THREADS_WAIT_MAX;
+            let oldest = self.shard_set.oldest(&self.data_thread, until);
             for at in (0..self.forced.removals.len()).rev() {
                 let mut one = self.forced.removals[at];
                 if !is_due(&one) {
@@ -194,10 +199,11 @@ impl DataPlane {
         if volume.is_none() || !self.is_removed(one.key) {
             return false;
         }
+        let is_known = self.shard_set.silent().is_none();
         let volume = &mut self.volumes[one.key];
         let count = volume.io.ios.get();
         let began = oldest.get(one.key).copied().flatten();
-        let look = one.look(now, silence_max, (count, began));
+        let look = one.look(now, silence_max, (count, began), is_known);
         one.seen = count;
         one.due = match look {
             Look::Again(at) => Some(at),

@@ -18,7 +18,7 @@ use cinnabar_engine::volume::Warmth;
 use std::time::Duration;
 
 /// Longest wait for what other data threads say; an operator gets what is known by then.
-const THREADS_WAIT_MAX: Duration = Duration::from_secs(1);
+pub(super) const THREADS_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// A state, and trouble beside it if there is some.
 pub(super) fn beside((state, reason): (State, String), trouble: Option<String>) -> (State, String) {
@@ -32,7 +32,7 @@ impl DataPlane {
         let ids: Vec<_> = self.order.iter().map(|key| self.volumes[*key].life.id()).collect();
         let mut until = std::time::Instant::now() + THREADS_WAIT_MAX;
         let (fronts, front_ram_bytes) = self.served(&self.order, until);
-        let oldest = self.shard_set.oldest(&self.data_thread, Some(until));
+        let oldest = self.shard_set.oldest(&self.data_thread, until);
         let io_totals = self.shard_set.io_totals(&self.data_thread, until);
         let silent = self.shard_set.silent();
         if silent.is_some() {

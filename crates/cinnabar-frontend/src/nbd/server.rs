@@ -309,7 +309,12 @@ impl<M: RawMemory> Server<M> {
                         break;
                     }
                 }
-                Outcome::Enter(export) => self.enter(key, export, buffers),
+                Outcome::Enter(export) => {
+                    self.enter(key, export, buffers);
+                    // What was sent behind that is the export's.
+                    self.serve_later(key);
+                    break;
+                }
                 Outcome::StartTls => {
                     self.start_tls(key, buffers);
                     return;

@@ -3,7 +3,7 @@
 //! A turn of the loop serves each export that has work once, for 32 requests or 2 MiB of data, whatever number of
 //! connections it has; for 4 requests or 256 KiB in a [short turn](crate::turn_length). What a turn costs beyond that
 //! is owed: an export that reads 32 MiB at once pays in its next 127 short turns, as long as others have work.
-//! Clients in the handshake share one turn. Of replies, each export sends up to 256 KiB in a short turn.
+//! Clients in the handshake share one turn. Of replies, each export sends up to 64 KiB in a short turn.
 
 use super::export::ExportId;
 use super::mutant::{Mutant, Mutants};
@@ -119,7 +119,7 @@ impl Turns {
             return usize::MAX;
         }
         let sent = self.sent.get(&tenant).copied().unwrap_or_default();
-        (SHORT.cast_unsigned() * COST_BYTES).saturating_sub(sent) as usize
+        COST_BYTES.saturating_sub(sent) as usize
     }
 
     /// An export has sent so many bytes.

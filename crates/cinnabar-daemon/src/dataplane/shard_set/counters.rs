@@ -60,15 +60,12 @@ impl ShardSet {
     pub(in super::super) fn oldest(
         &self,
         data_thread: &DataThread,
-        until: Option<StdInstant>,
+        until: StdInstant,
     ) -> Vec<Option<Instant>> {
         let mut oldest = data_thread.io_table.oldest();
         let question = |hands: &mut WorkerState| hands.data_thread.io_table.oldest();
         for worker in &self.workers {
-            let others = match until {
-                Some(until) => worker.ask_until(until, question).unwrap_or_default(),
-                None => worker.call(question),
-            };
+            let others = worker.ask_until(until, question).unwrap_or_default();
             oldest.resize(oldest.len().max(others.len()), None);
             for (first, other) in oldest.iter_mut().zip(others) {
                 *first = (*first).into_iter().chain(other).min();

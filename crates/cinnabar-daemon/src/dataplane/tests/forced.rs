@@ -293,7 +293,7 @@ fn what_is_not_removed_keeps_its_server() {
 fn a_server_that_is_slow_is_not_a_silent_one() {
     let at = units::Instant;
     let look = |one: Removal, now, count, began: Option<u64>| {
-        one.look(at(now), Duration::from_nanos(10), (count, began.map(at)))
+        one.look(at(now), Duration::from_nanos(10), (count, began.map(at)), true)
     };
     let one = Removal::new((0, 0), false, 3);
     assert_eq!(look(one, 100, 3, Some(90)), Look::GiveUp);
