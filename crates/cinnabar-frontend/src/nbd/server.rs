@@ -309,12 +309,7 @@ impl<M: RawMemory> Server<M> {
                         break;
                     }
                 }
-                Outcome::Enter(export) => {
-                    self.enter(key, export, buffers);
-                    // What was sent behind that is the export's.
-                    self.serve_later(key);
-                    break;
-                }
+                Outcome::Enter(export) => self.enter(key, export, buffers),
                 Outcome::StartTls => {
                     self.start_tls(key, buffers);
                     return;

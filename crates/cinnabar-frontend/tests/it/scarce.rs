@@ -31,8 +31,8 @@ const EXPORTS: u32 = 5;
 const VICTIM: u32 = 0;
 const HALF_OPEN: usize = 8;
 const PLACES: usize = 4;
-/// Turns of a loop that reports sixteen sockets at a time, and takes a new client in each.
-const TURNS_MAX: usize = 16;
+/// Turns of a loop that reports sixteen sockets at a time, takes a new client in each, and sends 64 KiB of an export.
+const TURNS_MAX: usize = 32;
 const MIB: u64 = 1 << 20;
 /// Of how many seeds the other process is to be.
 const SEEDS: &str = "NBD_TEST_SEEDS";
