@@ -24,8 +24,8 @@ static POOL: MemoryPool = MemoryPool::new(64 << 20);
 ///
 /// The last handle to go gives the memory back to the pool it came from, so that a steady state
 /// allocates nothing. Up to 32 MiB the memory is recycled and its contents are
-/// whatever they were; beyond that it is mapped afresh, zeroed by the kernel at first touch and
-/// backed by huge pages where possible.
+/// whatever they were. Beyond 4 MiB it is mapped, zeroed by the kernel at first touch and backed by
+/// huge pages where possible.
 pub struct Memory {
     /// Always there but inside `drop`.
     region: Option<Arc<Region>>,

@@ -11,7 +11,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 const CLASSES: usize = 14;
 /// Smallest class, and the alignment of all.
 const CLASS_BYTES_MIN: u64 = 4096;
-/// Largest region that is recycled, in bytes. (That the kernel zeroes memory takes more CPU time than a copy to it.)
+/// Largest region that is allocated, which is zeroed by whoever asks for it; larger ones are mapped, and zeroed by the
+/// kernel at first touch.
+const HEAP_BYTES_MAX: u64 = 4 << 20;
+/// Largest region that is recycled, in bytes. (Zeroing takes more CPU time than what is copied there.)
 pub(super) const POOLED_BYTES_MAX: u64 = CLASS_BYTES_MIN << (CLASSES - 1);
 
 /// Free regions by size class. Lives as long as the process, so that the last handle always finds
@@ -98,21 +101,18 @@ unsafe impl Sync for Region {}
 impl Region {
     fn pooled(pool: &'static MemoryPool, class: usize, len: u64) -> Self {
         let layout = layout(class);
-        // SAFETY: the layout is not empty.
-        let start = NonNull::new(unsafe { alloc_zeroed(layout) })
-            .unwrap_or_else(|| handle_alloc_error(layout));
-        huge::advise_huge(start.as_ptr(), layout.size());
+        let start = if class_bytes(class) > HEAP_BYTES_MAX {
+            mapping(class_bytes(class))
+        } else {
+            // SAFETY: the layout is not empty.
+            NonNull::new(unsafe { alloc_zeroed(layout) })
+                .unwrap_or_else(|| handle_alloc_error(layout))
+        };
         Self { start, len, home: Home::Pool { pool, class } }
     }
 
     fn mapped(len: u64) -> Self {
-        let start = huge::map(len as usize).unwrap_or_else(|| {
-            handle_alloc_error(
-                Layout::from_size_align(len as usize, CLASS_BYTES_MIN as usize)
-                    .expect("lengths are far below the address space"),
-            )
-        });
-        Self { start, len, home: Home::Mapping }
+        Self { start: mapping(len), len, home: Home::Mapping }
     }
 
     /// A guest's memory.
@@ -151,6 +151,10 @@ impl Region {
 impl Drop for Region {
     fn drop(&mut self) {
         match self.home {
+            // SAFETY: mapped in `pooled` with this length.
+            Home::Pool { class, .. } if class_bytes(class) > HEAP_BYTES_MAX => unsafe {
+                huge::unmap(self.start, class_bytes(class) as usize);
+            },
             // SAFETY: allocated in `pooled` with the layout of the same class.
             Home::Pool { class, .. } => unsafe { dealloc(self.start.as_ptr(), layout(class)) },
             // SAFETY: mapped in `mapped` with this length, which never changes there.
@@ -158,6 +162,15 @@ impl Drop for Region {
             Home::Guest { .. } => {}
         }
     }
+}
+
+fn mapping(len: u64) -> NonNull<u8> {
+    huge::map(len as usize).unwrap_or_else(|| {
+        handle_alloc_error(
+            Layout::from_size_align(len as usize, CLASS_BYTES_MIN as usize)
+                .expect("lengths are far below the address space"),
+        )
+    })
 }
 
 const fn class_bytes(class: usize) -> u64 {
@@ -213,6 +226,9 @@ mod tests {
         let memory = Memory::alloc(16 << 10);
         assert_eq!(memory.len_bytes(), 64 << 20);
         assert_eq!(memory.as_ptr().addr() % huge::HUGE_BYTES, 0);
+        let longest = Memory::alloc(8 << 10);
+        assert_eq!(longest.as_ptr().addr() % huge::HUGE_BYTES, 0);
+        longest.write_at((32 << 20) - 1, &[1]);
         assert!(memory.to_vec(4 << 20, 4096).iter().all(|&b| b == 0));
     }
 

@@ -292,8 +292,9 @@ fn what_is_not_removed_keeps_its_server() {
 #[test]
 fn a_server_that_is_slow_is_not_a_silent_one() {
     let at = units::Instant;
+    let silence_max = Duration::from_nanos(10);
     let look = |one: Removal, now, count, began: Option<u64>| {
-        one.look(at(now), Duration::from_nanos(10), (count, began.map(at)), true)
+        one.look(at(now), silence_max, (count, began.map(at)), true)
     };
     let one = Removal::new((0, 0), false, 3);
     assert_eq!(look(one, 100, 3, Some(90)), Look::GiveUp);
@@ -301,6 +302,8 @@ fn a_server_that_is_slow_is_not_a_silent_one() {
     assert_eq!(look(one, 100, 3, Some(91)), Look::Again(at(101)), "not for so long");
     assert_eq!(look(one, 100, 2, Some(50)), Look::Again(at(110)), "some of it has ended");
     assert_eq!(look(one, 100, 3, None), Look::Again(at(110)), "it waits for its turn here");
+    let unknown = one.look(at(100), silence_max, (3, None), false);
+    assert_eq!(unknown, Look::Tell(at(110)), "its thread does not say");
     assert_eq!(look(one, 100, 0, None), Look::Again(at(110)), "it is not the back end");
     assert_eq!(look(Removal { seen: 0, ..one }, 100, 0, None), Look::Tell(at(110)));
     assert_eq!(look(Removal { drains: true, ..one }, 100, 3, Some(50)), Look::Leave);
