@@ -34,6 +34,8 @@ pub(super) struct Attaching {
     known: bool,
     /// The host takes it for another device's, which it is not.
     disowned: bool,
+    /// The device there was, by its serial number.
+    device: Option<u8>,
 }
 
 impl<F: Factory<Stamped>> World<'_, F> {
@@ -101,6 +103,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             replacing: self.is_waiting_for(|control| *control == Control::Replace),
             known: self.accounts[volume].may_know,
             disowned,
+            device,
         };
         self.accounts[volume].may_know = true;
         self.accounts[volume].forgotten = false;
@@ -177,9 +180,11 @@ impl<F: Factory<Stamped>> World<'_, F> {
         attaching: &Attaching,
         warmth: Warmth,
     ) -> Result<(), Violation> {
-        let Attaching { belief, generation, .. } = *attaching;
+        let Attaching { belief, generation, device, .. } = *attaching;
         let exclusive = self.profile.volumes[volume].exclusive;
-        let account = &self.accounts[volume];
+        // Some shards may have answered before the device was let go of, with what it had.
+        let let_go = self.parked.as_ref().filter(|parked| device == Some(parked.serial()));
+        let account = let_go.map_or(&self.accounts[volume], |parked| parked.account(volume));
         let crashed = account.left == Left::Lost;
         let warm = account.may_be_warm(belief, exclusive, generation)
             && !(crashed && self.options.cold_after_crash);

@@ -24,6 +24,14 @@ impl Shelved {
         self.cache.is_dead()
     }
 
+    pub(super) fn serial(&self) -> u8 {
+        self.cache.serial
+    }
+
+    pub(super) fn account(&self, volume: usize) -> &Account {
+        &self.accounts[volume]
+    }
+
     /// The host takes a volume for another device's.
     pub(super) fn disown(&mut self, volume: usize) {
         self.accounts[volume].own = false;
