@@ -76,7 +76,7 @@ pub fn examples() -> Vec<MetaPage> {
     let head = Head { volumes: 1, slots, journal_page: 5, session: 1, era: 1, ..Head::default() };
     vec![
         Superblock::format([1; 16], geometry).encode().1,
-        Page::Head(head).encode(2, 0),
+        Page::Head(head, Vec::new()).encode(2, 0),
         Page::Volumes(vec![volume]).encode(2, 1),
         chunk.encode(),
         header.encode(&mut records.iter().peekable()).0,
@@ -110,9 +110,9 @@ fn checkpoint(page: &MetaPage, sequence: u64, position: u32) -> bool {
     let head = Page::decode_head(page);
     let found = Page::decode(page, sequence, position);
     let is_one = head.is_some() || found.is_some();
-    if let Some((sequence, head)) = head {
+    if let Some((sequence, head, regions)) = head {
         let _bounded = head.pages();
-        assert_eq!(Page::decode(page, sequence, 0), Some(Page::Head(head)));
+        assert_eq!(Page::decode(page, sequence, 0), Some(Page::Head(head, regions)));
     }
     if let Some(found) = found {
         let again = found.encode(sequence, position);

@@ -126,9 +126,11 @@ pub(crate) const SLOW: &[Slow] = &[
             "faults::no_seed_breaks_a_promise_while_backend_io_waits_for_its_turn",
             "faults::regressions_stay_fixed",
             "mutants::each_mutant_is_found_at_its_seed_and_only_the_mutant_is",
+            "mutants::each_mutant_of_regions_is_found_at_its_seed",
             "oracle::broken_doubles_are_caught",
             "oracle::sound_doubles_pass",
             "pairs::nothing_impossible_is_met",
+            "regions::no_seed_breaks_a_promise_beside_active_regions",
         ],
     },
     Slow {

@@ -6,6 +6,7 @@
 //! [`limits`](crate::limits)), for no run may change them.
 
 use crate::limits::{EXTRA_PARTS_MAX, REQUESTS_MAX, VOLUMES_MAX};
+use crate::metadata::checkpoint::REGIONS_MAX;
 use crate::units::BLOCK_BYTES;
 use std::cell::Cell;
 
@@ -85,6 +86,10 @@ pub struct Bounds {
     pub class_segments: u32,
     /// Blocks written in part whose rest is not known, at most; fewer where the cache is small.
     pub partial_blocks: u32,
+    /// Active regions; 0, as yet: none, and every write to a copy on flash waits for a record.
+    pub regions: usize,
+    /// Cached blocks in active regions, which a crash costs, at most; 0.5 % of the slots where that is more.
+    pub doubt_blocks: u64,
 }
 
 impl Default for Bounds {
@@ -122,6 +127,8 @@ impl Default for Bounds {
             parked_segments: 4,
             class_segments: 48,
             partial_blocks: 1024,
+            regions: 0,
+            doubt_blocks: 4096,
         }
     }
 }
@@ -161,6 +168,8 @@ impl Bounds {
         parked_segments: 1,
         class_segments: 4,
         partial_blocks: 1,
+        regions: 0,
+        doubt_blocks: 1,
     };
 
     /// Every step gets something done, and no table is larger than its names allow. Bounds are the
@@ -188,6 +197,7 @@ impl Bounds {
         assert!(self.requests > 0 && self.requests <= REQUESTS_MAX, "requests are bounded");
         assert!(self.replayed_chunks > 0, "a replay may read some");
         assert!(self.incarnations > 0, "a reservation brings something");
+        assert!(self.regions <= REGIONS_MAX, "a checkpoint's head names them");
     }
 }
 

@@ -19,6 +19,7 @@ pub mod mutant;
 mod outbox;
 pub mod prefetch;
 mod probation;
+mod regions;
 mod rehearsal;
 pub mod seam;
 mod sequential;

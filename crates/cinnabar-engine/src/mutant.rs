@@ -19,6 +19,26 @@ macro_rules! mutants {
 mutants! {
     /// Writes to blocks with a copy on flash append no invalidation record.
     NoRecord,
+    /// A write in a region does not wait for the record of its opening.
+    RegionNotAwaited,
+    /// The end of a region does not say which copies are invalid.
+    RegionEndsWithoutRecords,
+    /// A chunk with a newer copy is written, and the older ones get no record.
+    OldCopiesNotSuperseded,
+    /// The record for older copies means the newer one, too.
+    NewCopySuperseded,
+    /// A checkpoint does not name the active regions.
+    RegionsNotInCheckpoint,
+    /// A journal that is rewritten loses the openings of regions.
+    RegionsLeftOutOfRebase,
+    /// The end of an opening counts for the next one of the same region.
+    AnyEndCounts,
+    /// Openings of before the checkpoint count.
+    OldOpeningsCount,
+    /// A volume that leaves does not end its regions.
+    RegionsOutliveVolume,
+    /// What is in doubt is counted, and not bounded.
+    DoubtNotBounded,
     /// The invalidation record is written, but the backend's write does not wait for it.
     RecordAfterWrite,
     /// An invalidation record does not cover the newest chunk.

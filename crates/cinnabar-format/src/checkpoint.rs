@@ -1,7 +1,7 @@
 //! Checkpoints: the whole index, so that a start reads metadata and not the cache.
 //!
-//! A checkpoint is a run of pages in one of two slots: a head, then volumes, then segments, then
-//! descriptors. Every page has its own checksum, the checkpoint's sequence number and its position,
+//! A checkpoint is a run of pages in one of two slots: a head with the active regions, then volumes,
+//! then segments, then descriptors. Every page has its own checksum, the checkpoint's sequence number and its position,
 //! so that a stale or misplaced page is noticed.
 
 use crate::MetaPage;
@@ -14,6 +14,9 @@ const MAGIC: u32 = 0x504B_4843;
 const PAGE_HEADER_BYTES: usize = 4 + 4 + 8 + 4 + 1 + 1 + 2;
 const ROOM: usize = 4096 - PAGE_HEADER_BYTES;
 const VOLUME_BYTES: usize = VolumeRecord::BYTES;
+const HEAD_BYTES: usize = 3 * 4 + 2 * 8 + 2 * 4 + 8 + 8 + 4;
+/// Active regions that a head has room for.
+pub const REGIONS_MAX: usize = (ROOM - HEAD_BYTES) / OpenRegion::BYTES;
 const SEGMENT_BYTES: usize = 4 + 8 + 8 + 4 + 4 + 1;
 
 pub const VOLUMES_A_PAGE: usize = ROOM / VOLUME_BYTES;
@@ -47,6 +50,8 @@ pub struct Head {
     /// Pages of the journal before this one were durable when the head was written; 0: an earlier
     /// version did not say.
     pub journal_durable: u64,
+    /// Openings of regions up to this number count only if the head names them.
+    pub openings: u64,
 }
 
 impl Head {
@@ -62,6 +67,18 @@ impl Head {
         1 + self.volumes.div_ceil(VOLUMES_A_PAGE as u32)
             + self.segments.div_ceil(SEGMENTS_A_PAGE as u32)
     }
+}
+
+/// A region that is active; see [`Record::RegionOpened`](crate::journal::Record::RegionOpened).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OpenRegion {
+    pub incarnation: u32,
+    pub region: u32,
+    pub opening: u64,
+}
+
+impl OpenRegion {
+    const BYTES: usize = 4 + 4 + 8;
 }
 
 /// A volume whose blocks are cached.
@@ -106,7 +123,7 @@ pub struct SegmentRecord {
 /// A decoded page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Page {
-    Head(Head),
+    Head(Head, Vec<OpenRegion>),
     Volumes(Vec<VolumeRecord>),
     Segments(Vec<SegmentRecord>),
     /// Raw descriptors, 11 bytes each.
@@ -116,7 +133,7 @@ pub enum Page {
 impl Page {
     fn kind_and_count(&self) -> (u8, usize) {
         match self {
-            Self::Head(_) => (0, 1),
+            Self::Head(..) => (0, 1),
             Self::Volumes(records) => (1, records.len()),
             Self::Segments(records) => (2, records.len()),
             Self::Descriptors(raw) => (3, raw.len() / DESCRIPTOR_BYTES),
@@ -141,7 +158,8 @@ impl Page {
         w.u16(count as u16);
         assert_eq!(w.written(), PAGE_HEADER_BYTES, "content begins where it is looked for");
         match self {
-            Self::Head(head) => {
+            Self::Head(head, regions) => {
+                assert!(regions.len() <= REGIONS_MAX, "the table of regions is bounded");
                 w.u32(head.volumes);
                 w.u32(head.segments);
                 w.u32(head.slots);
@@ -150,6 +168,13 @@ impl Page {
                 w.u32(head.session);
                 w.u32(head.era);
                 w.u64(head.journal_durable);
+                w.u64(head.openings);
+                w.u32(regions.len() as u32);
+                for open in regions {
+                    w.u32(open.incarnation);
+                    w.u32(open.region);
+                    w.u64(open.opening);
+                }
             }
             Self::Volumes(records) => records.iter().for_each(|record| record.encode(&mut w)),
             Self::Segments(records) => {
@@ -172,13 +197,14 @@ impl Page {
         page
     }
 
-    /// The number and the head of the checkpoint that begins with `page`, if one does.
-    pub fn decode_head(page: &MetaPage) -> Option<(u64, Head)> {
+    /// The number, the head and the active regions of the checkpoint that begins with `page`, if one
+    /// does.
+    pub fn decode_head(page: &MetaPage) -> Option<(u64, Head, Vec<OpenRegion>)> {
         let mut r = Reader::verified(&page.0)?;
         let _magic = r.u32();
         let sequence = r.u64();
         match Self::decode(page, sequence, 0)? {
-            Self::Head(head) => Some((sequence, head)),
+            Self::Head(head, regions) => Some((sequence, head, regions)),
             _ => None,
         }
     }
@@ -204,16 +230,23 @@ impl Page {
         let _reserved = r.u8();
         let count = usize::from(r.u16());
         match kind {
-            0 => Some(Self::Head(Head {
-                volumes: r.u32(),
-                segments: r.u32(),
-                slots: r.u32(),
-                chunk_sequence: r.u64(),
-                journal_page: r.u64(),
-                session: r.u32(),
-                era: r.u32(),
-                journal_durable: r.u64(),
-            })),
+            0 => {
+                let head = Head {
+                    volumes: r.u32(),
+                    segments: r.u32(),
+                    slots: r.u32(),
+                    chunk_sequence: r.u64(),
+                    journal_page: r.u64(),
+                    session: r.u32(),
+                    era: r.u32(),
+                    journal_durable: r.u64(),
+                    openings: r.u64(),
+                };
+                let count = r.u32() as usize;
+                let open =
+                    |_| OpenRegion { incarnation: r.u32(), region: r.u32(), opening: r.u64() };
+                (count <= REGIONS_MAX).then(|| Self::Head(head, (0..count).map(open).collect()))
+            }
             1 if count <= VOLUMES_A_PAGE => (0..count)
                 .map(|_| VolumeRecord::decode(&mut r))
                 .collect::<Option<_>>()
@@ -309,17 +342,20 @@ mod tests {
             open: true,
             owner: u32::MAX,
         };
+        let head = Head {
+            volumes: 1,
+            segments: 2,
+            slots: 3,
+            chunk_sequence: 4,
+            journal_page: 5,
+            session: 6,
+            era: 7,
+            journal_durable: 8,
+            openings: 9,
+        };
+        let open = OpenRegion { incarnation: 1, region: 2, opening: 3 };
         let pages = [
-            Page::Head(Head {
-                volumes: 1,
-                segments: 2,
-                slots: 3,
-                chunk_sequence: 4,
-                journal_page: 5,
-                session: 6,
-                era: 7,
-                journal_durable: 8,
-            }),
+            Page::Head(head, vec![open; REGIONS_MAX]),
             Page::Volumes(vec![volume; VOLUMES_A_PAGE]),
             Page::Segments(vec![segment; SEGMENTS_A_PAGE]),
             Page::Descriptors(vec![7; DESCRIPTORS_A_PAGE * DESCRIPTOR_BYTES]),

@@ -78,6 +78,55 @@ pub enum Record {
         /// Whose.
         incarnation: u32,
     },
+    /// A region became active: copies of its blocks may be invalid without a record until the
+    /// [`RegionClosed`](Self::RegionClosed) of this opening.
+    RegionOpened {
+        /// Whose.
+        incarnation: u32,
+        /// Number of its first block, divided by [`REGION_BLOCKS`].
+        region: u32,
+        /// Its number, a stamp; the session is in the upper half.
+        opening: u64,
+    },
+    /// It is active no more.
+    RegionClosed(Box<RegionEnd>),
+}
+
+/// Blocks of a region: 1 MiB, aligned.
+pub const REGION_BLOCKS: u64 = 256;
+
+/// The end of an opening of a region: copies of the blocks in `stale` in chunks up to `version` are
+/// invalid, and no others because of this opening.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RegionEnd {
+    /// Whose.
+    pub incarnation: u32,
+    /// As in [`Record::RegionOpened`].
+    pub region: u32,
+    /// As in [`Record::RegionOpened`].
+    pub opening: u64,
+    /// Sequence number of the log.
+    pub version: u64,
+    /// Bit i: block i of the region.
+    pub stale: [u64; 4],
+}
+
+impl RegionEnd {
+    const BYTES: usize = 4 + 4 + 8 + 8 + 32;
+
+    /// Runs of invalid blocks: first block of the volume, and end.
+    pub fn runs(&self) -> Vec<(u64, u64)> {
+        let base = u64::from(self.region) * REGION_BLOCKS;
+        let is_stale = |at: &u64| self.stale[(at / 64) as usize] >> (at % 64) & 1 == 1;
+        let mut runs: Vec<(u64, u64)> = Vec::new();
+        for block in (0..REGION_BLOCKS).filter(is_stale).map(|at| base + at) {
+            match runs.last_mut() {
+                Some((_, end)) if *end == block => *end += 1,
+                _ => runs.push((block, block + 1)),
+            }
+        }
+        runs
+    }
 }
 
 impl Record {
@@ -91,9 +140,10 @@ impl Record {
         1 + match self {
             Self::Invalidation { .. } => Self::INVALIDATION_BYTES - 1,
             Self::SegmentInvalidation { .. } | Self::ChunkInvalidation { .. } => 12,
-            Self::Opened { .. } | Self::Flushed { .. } => 16,
+            Self::Opened { .. } | Self::Flushed { .. } | Self::RegionOpened { .. } => 16,
             Self::Volume(_) => VolumeRecord::BYTES,
             Self::Dropped { .. } => 4,
+            Self::RegionClosed(_) => RegionEnd::BYTES,
         }
     }
 
@@ -138,6 +188,20 @@ impl Record {
                 w.u8(7);
                 w.u32(*incarnation);
             }
+            Self::RegionOpened { incarnation, region, opening } => {
+                w.u8(8);
+                w.u32(*incarnation);
+                w.u32(*region);
+                w.u64(*opening);
+            }
+            Self::RegionClosed(ended) => {
+                w.u8(9);
+                w.u32(ended.incarnation);
+                w.u32(ended.region);
+                for value in [ended.opening, ended.version].iter().chain(&ended.stale) {
+                    w.u64(*value);
+                }
+            }
         }
         assert_eq!(w.written(), end, "a record takes the room that was counted for it");
     }
@@ -163,6 +227,17 @@ impl Record {
             }
             6 => Self::Volume(Box::new(VolumeRecord::decode(r)?)),
             7 => Self::Dropped { incarnation: r.u32() },
+            8 => {
+                let (incarnation, region) = (r.u32(), r.u32());
+                Self::RegionOpened { incarnation, region, opening: r.u64() }
+            }
+            9 => Self::RegionClosed(Box::new(RegionEnd {
+                incarnation: r.u32(),
+                region: r.u32(),
+                opening: r.u64(),
+                version: r.u64(),
+                stale: [r.u64(), r.u64(), r.u64(), r.u64()],
+            })),
             _ => return None,
         })
     }
@@ -348,7 +423,20 @@ mod tests {
             Record::Flushed { incarnation: 1, session: 2, sequence: 3 },
             Record::Volume(Box::new(volume)),
             Record::Dropped { incarnation: 12 },
+            Record::RegionOpened { incarnation: 1, region: u32::MAX, opening: 7 << 32 },
+            Record::RegionClosed(Box::new(ended())),
         ]
+    }
+
+    fn ended() -> RegionEnd {
+        RegionEnd { incarnation: 1, region: 2, opening: 3, version: 4, stale: [1 << 63, 3, 0, 5] }
+    }
+
+    #[test]
+    fn a_regions_end_names_runs_of_its_blocks() {
+        assert_eq!(ended().runs(), [(575, 578), (704, 705), (706, 707)]);
+        let all = RegionEnd { stale: [u64::MAX; 4], ..ended() };
+        assert_eq!(all.runs(), [(512, 768)]);
     }
 
     #[test]

@@ -27,6 +27,8 @@ pub struct FaultOptions {
     pub replay: Replay,
     /// Backend I/O waits for its turn, in queues of two threads with drawn settings.
     pub qos_queues: bool,
+    /// Writes may be in active regions, of which there are few.
+    pub regions: bool,
     /// Deliberate bugs of the engine, for tests.
     pub mutants: Mutants,
     /// Lines shown of a failed seed: of the place's history, and of the last events.
@@ -45,6 +47,7 @@ impl Default for FaultOptions {
             wait_for_lock: true,
             replay: Replay::Sound,
             qos_queues: false,
+            regions: false,
             mutants: Mutants::default(),
             lines: 60,
             failures_max: 10,
@@ -128,6 +131,7 @@ pub fn run_one(seed: u64, options: &FaultOptions) -> Result<Report, Box<Failed>>
         wait_for_lock: options.wait_for_lock,
         replay: options.replay,
         qos_queues: options.qos_queues,
+        regions: options.regions,
         mutants: options.mutants,
         lines: options.lines,
         cold_after_crash: false,

@@ -232,6 +232,7 @@ impl<P: Payload> Engine<P> {
 
     /// As [`bury`](Self::bury), but the volume keeps its index while its end is being recorded.
     fn end_incarnation(&mut self, index: u16) {
+        self.store.close_regions_of(index);
         let volume = self.volumes[usize::from(index)].as_mut().expect("a known volume");
         let holding = &mut self.store.holdings[usize::from(index)];
         assert!(holding.alive || self.store.dead, "an incarnation ends once");
@@ -317,6 +318,8 @@ impl<P: Payload> Engine<P> {
         let volume = self.volume(index);
         assert!(volume.locks.is_empty(), "who has left holds nothing");
         assert!(volume.late == 0 && volume.invalidations == 0, "and is counted nowhere");
+        self.store.close_regions_of(index);
+        let volume = self.volume(index);
         // One flush: from now on there is no second way here.
         volume.state = VolumeState::Flushing(id);
         if volume.spec.read_only {

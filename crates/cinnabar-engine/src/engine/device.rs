@@ -35,6 +35,7 @@ impl<P: Payload> Engine<P> {
         self.device_losses += 1;
         self.store.dead = true;
         self.store.drop_all_partials();
+        self.store.regions.clear();
         self.checkpoint = None;
         self.log_flush.1 = false;
         self.doubtful = false;

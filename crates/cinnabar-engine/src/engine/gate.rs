@@ -32,7 +32,7 @@ impl<P: Payload> Engine<P> {
         loading || self.doubtful
     }
 
-    /// Records blocks `first..end`, of which one or more have a copy on flash, as invalid; `None` if
+    /// Has blocks `first..end`, of which one or more have a copy on flash, invalid; `None` if
     /// none has a copy there. Gives whether the request may go on at once; if not, it has one I/O
     /// more to wait for and comes back through [`passed`](Self::passed).
     pub(super) fn pass_gate(&mut self, request: usize, blocks: Option<(u64, u64)>) -> bool {
@@ -53,9 +53,23 @@ impl<P: Payload> Engine<P> {
             && !self.config.mutants.is(Mutant::NoRecord)
             && !saves
         {
-            self.store.record_invalidation(volume, first, end);
+            // Where the index may not list every copy, a record speaks of all of them.
+            let said = if self.records_all() {
+                self.store.record_invalidation(volume, first, end);
+                false
+            } else {
+                self.store.overwrite(volume, first..end, self.now)
+            };
             let counted = u64::from(self.config.crash_safe);
-            self.volume(volume).counters.invalidation_waits += counted;
+            let counters = &mut self.volume(volume).counters;
+            if said {
+                counters.region_writes += counted;
+            } else {
+                counters.invalidation_waits += counted;
+            }
+            if said && self.store.barrier().is_none() {
+                return true;
+            }
         } else if self.store.barrier().is_none() {
             return true;
         }

@@ -183,6 +183,7 @@ impl<P: Payload> Engine<P> {
         if let Lifecycle::Closing(_, step @ Closing::Checkpoint) = &mut self.lifecycle {
             assert!(self.store.is_written(), "a clean stop leaves nothing in RAM");
             assert!(self.store.journal.is_idle(), "and nothing to be recorded");
+            assert!(self.store.regions.is_empty(), "every volume has left");
             *step = Closing::Marking(Copies::Both);
             let checkpoint = writer.sequence;
             self.superblock.state = DeviceState::Clean { checkpoint };

@@ -16,7 +16,7 @@ use crate::metadata::journal::Record;
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
 use crate::seam::{Answer, IoError, IoOp, Payload, Target};
-use crate::store::{Chain, Index, Known, Replay};
+use crate::store::{Chain, Doubt, Index, Known, Replay};
 use crate::units::BLOCK_BYTES;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -94,7 +94,7 @@ impl Loader {
 impl<P: Payload> Engine<P> {
     /// Makes the volumes known that checkpoint and journal speak of; gives what loads the rest.
     pub(super) fn prepare_load(&mut self, found: Found, start: Start) -> Loader {
-        let Found { sequence, head, read, volumes, damaged_pages } = found;
+        let Found { sequence, head, regions, read, volumes, damaged_pages } = found;
         let kept = volumes_left(&volumes, &read.records);
         let mut flushed = BTreeMap::new();
         for record in &volumes {
@@ -126,8 +126,10 @@ impl<P: Payload> Engine<P> {
             flushed,
             chains: Vec::new(),
             emptied: emptied(&read.records, head.chunk_sequence),
+            doubt: Doubt::new(&regions, head.openings, &read.records, self.config.mutants),
             damaged_pages,
             unflushed_blocks: 0,
+            doubtful_blocks: 0,
         };
         self.adopt_volumes(kept);
         let records = read.records.clone();
@@ -312,6 +314,7 @@ impl<P: Payload> Engine<P> {
             blocks: self.store.counters().cached_blocks,
             replayed_blocks: replay.replayed_blocks,
             unflushed_blocks: loader.known.unflushed_blocks,
+            doubtful_blocks: loader.known.doubtful_blocks,
             overwritten_blocks: replay.overwritten_blocks,
             pages: loader.pages + replay.headers,
             damaged_pages: loader.known.damaged_pages + replay.failed_reads,
@@ -410,11 +413,13 @@ mod tests {
             session: 1,
             era: 1,
             journal_durable: 1,
+            openings: 0,
         };
         let records = vec![Record::Volume(Box::new(record(kept, 2)))];
         let read = Read { start: 1, next: 2, checkpoint: 0, records };
         let volumes = vec![record(5, 1)];
-        let found = Found { sequence: 2, head, read, volumes, damaged_pages: 0 };
+        let regions = Vec::new();
+        let found = Found { sequence: 2, head, regions, read, volumes, damaged_pages: 0 };
         let loader = engine.prepare_load(found, Start::Crashed);
         engine.store.index = Index::Partial;
         engine.store.begin_filling();

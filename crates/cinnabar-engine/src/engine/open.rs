@@ -16,7 +16,7 @@ use crate::bounds::Bound;
 use crate::health::{PassThroughReason, Start};
 use crate::journal::{Journal, scan};
 use crate::metadata::MetaPage;
-use crate::metadata::checkpoint::{Head, VolumeRecord};
+use crate::metadata::checkpoint::{Head, OpenRegion, VolumeRecord};
 use crate::metadata::superblock::{DeviceState, SUPERBLOCK_BYTES};
 use crate::mutant::Mutant;
 use crate::outbox::Pending;
@@ -47,6 +47,7 @@ pub(super) enum Opening {
 pub(super) struct Found {
     pub(super) sequence: u64,
     pub(super) head: Head,
+    pub(super) regions: Vec<OpenRegion>,
     pub(super) read: scan::Read,
     pub(super) volumes: Vec<VolumeRecord>,
     pub(super) damaged_pages: u64,
@@ -295,7 +296,7 @@ mod tests {
         let config = Config { mutants, ..Config::default() };
         let slot = superblock.geometry.checkpoints.0[1];
         let mut rig = Rig::new(Engine::new(config, superblock));
-        rig.pages.insert(slot, Page::Head(head).encode(35, 0));
+        rig.pages.insert(slot, Page::Head(head, Vec::new()).encode(35, 0));
         rig
     }
 
@@ -347,10 +348,10 @@ mod tests {
         assert_ne!(rig.pages.insert(first, before), None);
         let slot = rig.engine.checkpoint_sequence as usize % 2;
         let head = superblock.geometry.checkpoints.0[slot];
-        let (sequence, seen) = Page::decode_head(&rig.pages[&head]).expect("it is there");
+        let (sequence, seen, _) = Page::decode_head(&rig.pages[&head]).expect("it is there");
         assert_eq!(seen.journal_durable, places + 1, "nothing had been written");
         let seen = Head { journal_durable: places + 2, ..seen };
-        let unseen = rig.pages.insert(head, Page::Head(seen).encode(sequence, 0));
+        let unseen = rig.pages.insert(head, Page::Head(seen, Vec::new()).encode(sequence, 0));
         let pages = rig.pages.clone();
         assert_eq!(report(&mut rig.crash()).start, Start::Damaged);
         let mut rig = Rig::open(1020);

@@ -71,6 +71,12 @@ phases! {
     ChunkWrite = "chunk_write",
     /// Writes wait for invalidation records.
     Gate = "gate",
+    /// A write waits for the record of a region's opening.
+    RegionOpening = "region_opening",
+    /// A region is active.
+    RegionOpen = "region_open",
+    /// The record of a region's end is not durable.
+    RegionClosing = "region_closing",
     /// Requests go on at the next wake.
     Paused = "paused",
     /// Every write appends an invalidation record until the next checkpoint.
@@ -214,6 +220,11 @@ impl<P: Payload> Engine<P> {
         on.set(Phase::Rebase, rebases && !last);
         on.set(Phase::RebaseLast, rebases && last);
         on.set(Phase::ChunkWrite, !self.store.is_written());
+        let durable = |ticket| self.store.journal.is_durable(ticket);
+        let (opening, open, closing) = self.store.regions.phases(durable);
+        on.set(Phase::RegionOpening, opening);
+        on.set(Phase::RegionOpen, open);
+        on.set(Phase::RegionClosing, closing);
         let (announced, victim, reads, parked) = self.store.cleaning();
         on.set(Phase::CleanAnnounced, announced);
         on.set(Phase::CleanScan, victim && !reads);

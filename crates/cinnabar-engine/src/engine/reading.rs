@@ -16,7 +16,7 @@ use super::open::{Found, Opening};
 use crate::bounds::Bound;
 use crate::journal::scan::{Read, Scan};
 use crate::metadata::MetaPage;
-use crate::metadata::checkpoint::{Head, Page, VOLUMES_A_PAGE, VolumeRecord};
+use crate::metadata::checkpoint::{Head, OpenRegion, Page, VOLUMES_A_PAGE, VolumeRecord};
 use crate::metadata::chunk::device_of;
 use crate::metadata::superblock::DeviceState;
 use crate::mutant::Mutant;
@@ -43,7 +43,7 @@ pub(crate) enum OpenRead {
 pub(super) struct Reading {
     under_way: u32,
     heads_read: usize,
-    heads: Vec<(u64, Head)>,
+    heads: Vec<(u64, Head, Vec<OpenRegion>)>,
     /// Once both heads have been read.
     rest: Option<Rest>,
     /// The device can't be made durable.
@@ -59,6 +59,7 @@ pub(super) struct Reading {
 struct Rest {
     sequence: u64,
     head: Head,
+    regions: Vec<OpenRegion>,
     /// Page of the journal before which it is known to have been durable.
     durable: u64,
     scan: Scan,
@@ -125,7 +126,7 @@ impl<P: Payload> Engine<P> {
     }
 
     fn head_read(&mut self, reading: &mut Reading, slot: usize, page: Option<&MetaPage>) {
-        let head = page.and_then(Page::decode_head).filter(|(sequence, head)| {
+        let head = page.and_then(Page::decode_head).filter(|(sequence, head, _)| {
             *sequence % 2 == slot as u64
                 && *sequence < u64::MAX / 2
                 && head.era == self.superblock.era
@@ -140,13 +141,13 @@ impl<P: Payload> Engine<P> {
             DeviceState::Clean { checkpoint } => Some(checkpoint),
             _ => None,
         };
-        let durable = reading.heads.iter().map(|(_, head)| head.journal_durable).max();
+        let durable = reading.heads.iter().map(|(_, head, _)| head.journal_durable).max();
         let newest = reading
             .heads
             .iter()
-            .filter(|(sequence, _)| wanted.is_none_or(|wanted| *sequence == wanted))
-            .max_by_key(|(sequence, _)| *sequence);
-        let Some(&(sequence, head)) = newest else {
+            .filter(|(sequence, ..)| wanted.is_none_or(|wanted| *sequence == wanted))
+            .max_by_key(|(sequence, ..)| *sequence);
+        let Some((sequence, head, regions)) = newest.cloned() else {
             reading.doubtful = true;
             return;
         };
@@ -157,6 +158,7 @@ impl<P: Payload> Engine<P> {
         reading.rest = Some(Rest {
             sequence,
             head,
+            regions,
             durable,
             scan,
             next: 0,
@@ -220,8 +222,8 @@ impl<P: Payload> Engine<P> {
         let Some(read) = read.filter(|read| read.checkpoint <= sequence) else {
             return self.doubt(id);
         };
-        let (volumes, damaged_pages) = (rest.volumes, rest.damaged_pages);
-        self.recover(id, Found { sequence, head, read, volumes, damaged_pages });
+        let Rest { regions, volumes, damaged_pages, .. } = rest;
+        self.recover(id, Found { sequence, head, regions, read, volumes, damaged_pages });
     }
 }
 

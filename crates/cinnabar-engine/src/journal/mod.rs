@@ -151,7 +151,12 @@ impl Journal {
         if self.enabled {
             self.appended += 1;
             // Of a volume's state only the newest counts, and the engine knows that.
-            if !matches!(record, Record::Volume(_) | Record::Flushed { .. }) {
+            let known = match record {
+                Record::Volume(_) | Record::Flushed { .. } => true,
+                Record::RegionOpened { .. } => self.mutants.is(Mutant::RegionsLeftOutOfRebase),
+                _ => false,
+            };
+            if !known {
                 self.live.push(record.clone());
             }
             self.queue.push(record);
@@ -175,9 +180,14 @@ impl Journal {
         self.durable >= ticket.0
     }
 
-    /// Number for the next record about a volume.
+    /// Number for the next record about a volume or a region.
     pub(crate) fn next_stamp(&mut self) -> u64 {
         self.stamp += 1;
+        self.stamp
+    }
+
+    /// The newest number of a record about a volume or a region.
+    pub(crate) const fn stamp(&self) -> u64 {
         self.stamp
     }
 

@@ -65,6 +65,8 @@ pub struct LoadReport {
     pub replayed_blocks: u64,
     /// Copies not believed because no backend flush covers them.
     pub unflushed_blocks: u64,
+    /// Copies not believed because their region was being written at the crash.
+    pub doubtful_blocks: u64,
     /// Copies dropped because an invalidation record names them.
     pub overwritten_blocks: u64,
     /// Metadata pages read.

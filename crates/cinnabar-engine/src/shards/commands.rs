@@ -378,6 +378,7 @@ fn both_loaded(one: LoadReport, other: LoadReport) -> LoadReport {
         blocks: one.blocks + other.blocks,
         replayed_blocks: one.replayed_blocks + other.replayed_blocks,
         unflushed_blocks: one.unflushed_blocks + other.unflushed_blocks,
+        doubtful_blocks: one.doubtful_blocks + other.doubtful_blocks,
         overwritten_blocks: one.overwritten_blocks + other.overwritten_blocks,
         pages: one.pages + other.pages,
         damaged_pages: one.damaged_pages + other.damaged_pages,

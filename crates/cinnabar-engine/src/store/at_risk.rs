@@ -2,6 +2,7 @@
 //! flash. For observers: each of these looks at every descriptor.
 
 use super::Store;
+use crate::descriptors::Key;
 use crate::log::SegmentState;
 use crate::seam::Payload;
 use std::collections::BTreeMap;
@@ -20,6 +21,8 @@ pub struct AtRisk {
     /// In chunks behind one of the same segment that is being written: without its header the
     /// search for chunks ends there.
     pub behind: u64,
+    /// In regions that are active, or whose end is not durable yet.
+    pub doubt: u64,
 }
 
 impl std::ops::Add for AtRisk {
@@ -31,6 +34,7 @@ impl std::ops::Add for AtRisk {
             unannounced: self.unannounced + other.unannounced,
             unflushed: self.unflushed + other.unflushed,
             behind: self.behind + other.behind,
+            doubt: self.doubt + other.doubt,
         }
     }
 }
@@ -53,7 +57,7 @@ impl<P: Payload> Store<P> {
             let stays = segment.state != SegmentState::Cleaning
                 && segment.pending_chunks == 0
                 && self.journal.is_durable(segment.announced);
-            if stays && !self.descriptors.flags(slot).unflushed() {
+            if stays && !self.descriptors.flags(slot).unflushed() && !self.is_in_doubt(key) {
                 settled.push((key.block, self.log.offset_of(slot)));
             }
         }
@@ -84,8 +88,16 @@ impl<P: Payload> Store<P> {
             emptied += u32::from(leaving && blocks > 0);
         }
         at_risk.behind = self.blocks_behind();
+        let slots = (0..self.log.geometry.slots()).filter_map(|slot| self.descriptors.key(slot));
+        at_risk.doubt = slots.filter(|key| self.is_in_doubt(*key)).count() as u64;
         assert!(emptied <= 2, "one segment is being emptied, and the next one is announced");
         at_risk
+    }
+
+    fn is_in_doubt(&self, key: Key) -> bool {
+        let incarnation = self.holdings[usize::from(key.volume)].incarnation;
+        let durable = |ticket| self.journal.is_durable(ticket);
+        self.regions.is_in_doubt(incarnation, key.block, durable)
     }
 
     /// See [`AtRisk::behind`].

@@ -11,7 +11,8 @@ use crate::bounds::Bound;
 use crate::descriptors::{DESCRIPTOR_BYTES, Flags};
 use crate::log::SegmentState;
 use crate::metadata::checkpoint::{
-    DESCRIPTORS_A_PAGE, Head, Page, SEGMENTS_A_PAGE, SegmentRecord, VOLUMES_A_PAGE, VolumeRecord,
+    DESCRIPTORS_A_PAGE, Head, OpenRegion, Page, SEGMENTS_A_PAGE, SegmentRecord, VOLUMES_A_PAGE,
+    VolumeRecord,
 };
 use crate::mutant::Mutant;
 use crate::seam::{IoOp, Payload, Target};
@@ -47,6 +48,7 @@ pub(crate) struct CheckpointWriter {
     pub(crate) journal_page: u64,
     stage: Stage,
     head: Head,
+    regions: Vec<OpenRegion>,
     volumes: Vec<VolumeRecord>,
     segments: Vec<SegmentRecord>,
 }
@@ -183,13 +185,16 @@ impl<P: Payload> Store<P> {
             session: self.session,
             era,
             journal_durable: 0,
+            openings: self.journal.stamp(),
         };
         assert!(
             head.pages() < self.log.geometry.checkpoints.1,
             "it fits, and its head is accepted"
         );
         let stage = Stage::Chunks;
-        CheckpointWriter { sequence, journal_page, stage, head, volumes, segments }
+        // They are active before the records that it does not cover.
+        let regions = self.regions.open();
+        CheckpointWriter { sequence, journal_page, stage, head, regions, volumes, segments }
     }
 
     /// A checkpoint of nothing: only its head.
@@ -261,7 +266,8 @@ impl<P: Payload> Store<P> {
     fn page(&self, writer: &CheckpointWriter, position: u32) -> Page {
         let Some(index) = position.checked_sub(1) else {
             let journal_durable = self.journal.durable_page();
-            return Page::Head(Head { journal_durable, ..writer.head });
+            let head = Head { journal_durable, ..writer.head };
+            return Page::Head(head, writer.regions.clone());
         };
         let index = index as usize;
         let mut volumes = writer.volumes.chunks(VOLUMES_A_PAGE);

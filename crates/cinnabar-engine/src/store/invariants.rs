@@ -48,6 +48,7 @@ impl<P: Payload> Store<P> {
             let outlives = self.mutants.is(Mutant::PartialOutlivesVolume);
             assert!(alive || outlives, "the volume of an incomplete block is there");
         });
+        self.regions.check_invariants();
         if !unordered {
             self.check_segments();
         }

@@ -3,7 +3,7 @@
 //! Pages come in any order and are taken in at once; a damaged one costs the blocks that it speaks
 //! of. Nothing of it is served before [`replay`](super::replay) has brought it up to date.
 
-use super::{Holding, Index, Store};
+use super::{Doubt, Holding, Index, Store};
 use crate::address_map::{AddressMap, Filling};
 use crate::bounds::Bound;
 use crate::descriptors::{DESCRIPTOR_BYTES, Descriptors, Key};
@@ -47,8 +47,10 @@ pub(crate) struct Known {
     pub(crate) chains: Vec<Chain>,
     /// Segments emptied since then, and the newest sequence number that this invalidates.
     pub(crate) emptied: BTreeMap<u32, u64>,
+    pub(crate) doubt: Doubt,
     pub(crate) damaged_pages: u64,
     pub(crate) unflushed_blocks: u64,
+    pub(crate) doubtful_blocks: u64,
 }
 
 impl Known {
@@ -278,6 +280,12 @@ impl<P: Payload> Store<P> {
         }
         if !self.holdings[index].alive {
             self.holdings[index].passed_by += 1;
+            return false;
+        }
+        if !known.doubt.is_empty()
+            && known.doubt.covers(self.holdings[index].incarnation, key.block, known.head.session)
+        {
+            known.doubtful_blocks += 1;
             return false;
         }
         let flags = self.descriptors.flags(slot);

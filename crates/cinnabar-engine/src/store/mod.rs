@@ -6,10 +6,12 @@
 mod at_risk;
 mod checkpoint;
 mod cleaner;
+mod doubt;
 mod fill;
 mod fill_cap;
 mod invariants;
 mod load;
+mod overwrite;
 mod partial;
 mod replay;
 mod size;
@@ -22,7 +24,6 @@ use crate::counters::{CacheCounters, RamBytes};
 use crate::descriptors::{Descriptors, Flags, Key};
 use crate::ghost::Ghost;
 use crate::journal::{Journal, Ticket};
-use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::log::shares::Stream;
 use crate::log::{Log, SegmentState};
 use crate::metadata::chunk::{ChunkHeader, Entry, RecordKind, block_seed, device_seed};
@@ -31,12 +32,14 @@ use crate::metadata::superblock::Superblock;
 use crate::mutant::{Mutant, Mutants};
 use crate::outbox::{Outbox, Pending};
 use crate::probation::Probation;
+use crate::regions::Regions;
 use crate::rehearsal::{Access, Rehearsal};
 use crate::seam::{IoError, IoOp, Payload, Slices, Target};
 use crate::units::{BLOCK_BYTES, Instant};
 pub use at_risk::AtRisk;
 pub(crate) use checkpoint::{CheckpointPhase, CheckpointWriter};
 pub(crate) use cleaner::Cleaner;
+pub(crate) use doubt::Doubt;
 pub(crate) use fill::Origin;
 pub(crate) use load::{Chain, Known, is_sound};
 use partial::Partials;
@@ -119,6 +122,7 @@ pub(crate) struct Store<P> {
     counters: CacheCounters,
     chunk_age_ns_max: u64,
     pub(crate) journal: Journal,
+    pub(crate) regions: Regions,
     /// Which session of the device this is.
     pub(crate) session: u32,
     /// An invalidation record that belongs to no request: every write waits for it.
@@ -179,6 +183,10 @@ impl<P: Payload> Store<P> {
             counters: CacheCounters { capacity_blocks, ..CacheCounters::default() },
             chunk_age_ns_max: config.chunk_age_ns_max,
             journal: Journal::new(superblock, config),
+            regions: Regions::new(
+                config.bounds.regions,
+                config.bounds.doubt_blocks.max(capacity / 200),
+            ),
             session: superblock.next_incarnation,
             barrier: Ticket::default(),
             opened: 0,
@@ -196,6 +204,7 @@ impl<P: Payload> Store<P> {
     pub(crate) fn begin_era(&mut self, superblock: &Superblock, config: &Config) {
         assert_eq!(self.counters.cached_blocks, 0, "nothing is cached when an era begins");
         assert!(self.journal.is_idle(), "no request waits for a record of the era before");
+        assert!(self.regions.is_empty(), "and nothing was written");
         self.journal = Journal::new(superblock, config);
     }
 
@@ -371,24 +380,6 @@ impl<P: Payload> Store<P> {
         !self.probation.holds(slot) && self.log.is_submitted(slot)
     }
 
-    /// Records that the copies of these blocks on flash, as of now, are invalid.
-    pub(crate) fn record_invalidation(&mut self, volume: u16, first: u64, end: u64) -> Ticket {
-        assert!(!self.dead, "a device that is lost records nothing");
-        assert!(
-            first < end && end <= VOLUME_BLOCKS_MAX,
-            "an invalidation record names blocks of a volume"
-        );
-        let incarnation = self.holdings[usize::from(volume)].incarnation;
-        let version = self.log.sequence - u64::from(self.mutants.is(Mutant::RecordTooOld));
-        let mut block = first;
-        while block < end {
-            let count = u32::try_from(end - block).unwrap_or(u32::MAX);
-            self.journal.append(Record::Invalidation { incarnation, block, count, version });
-            block += u64::from(count);
-        }
-        self.journal.newest()
-    }
-
     /// Forgets a block whose copy on flash stays there, for a reason that no write knows of: every
     /// write waits until that is recorded.
     pub(crate) fn forget_durably(&mut self, slot: u32, key: Key) {
@@ -442,6 +433,8 @@ impl<P: Payload> Store<P> {
                 _ => data.push(slice),
             }
         }
+        let sequence = chunk.sequence;
+        let slots = header.slot + 1..header.slot + 1 + header.entries.len() as u32;
         let bytes: u64 = data.iter().map(|slice| slice.len).sum();
         assert_eq!(bytes, header.entries.len() as u64 * BLOCK_BYTES, "an entry for each block");
         let offset = self.log.offset_of(chunk.first);
@@ -449,6 +442,7 @@ impl<P: Payload> Store<P> {
         assert!(end <= self.log.geometry.region_bytes(), "a shard writes to its own region");
         let op = IoOp::WriteMeta { offset, pages: vec![header.encode()], data, fua: false };
         outbox.io(Target::Cache, op, Pending::Chunk { chunk: index });
+        self.supersede(slots, sequence);
     }
 
     fn is_mapped_or_empty(&self, slot: u32) -> bool {
@@ -533,7 +527,11 @@ impl<P: Payload> Store<P> {
     /// Counters; what others count is added by the engine.
     pub(crate) fn counters(&self) -> CacheCounters {
         let (cached_blocks, ram_blocks) = self.servable_blocks();
+        let (active_regions, doubt_blocks) = self.regions.load();
         CacheCounters {
+            active_regions,
+            doubt_blocks,
+            regions_opened: self.regions.opened,
             cached_blocks,
             ram_blocks,
             staged_blocks: self.log.staged_blocks(),
@@ -578,6 +576,7 @@ impl<P: Payload> Store<P> {
                 + u64::from(self.probation.len()) * 4
                 + partial_table
                 + filling
+                + self.regions.ram_bytes()
                 + self.rehearsal.ram_bytes()
                 + self.journal.ram_bytes(),
         }

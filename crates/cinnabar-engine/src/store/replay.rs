@@ -71,6 +71,14 @@ impl Replay {
         let mut replay = Self::default();
         for record in records {
             match *record {
+                Record::RegionClosed(ref end) if end.version >= sequence => {
+                    let of = |blocks| Invalidation {
+                        version: end.version,
+                        incarnation: end.incarnation,
+                        blocks,
+                    };
+                    replay.invalidations.extend(end.runs().into_iter().map(of));
+                }
                 Record::Opened { segment, sequence: opened, session } if opened > sequence => {
                     chains.push(Chain { segment, at: 0, session, after: opened, opened });
                 }
@@ -228,6 +236,10 @@ impl<P: Payload> Store<P> {
             if !covered || !alive || entry.block >= VOLUME_BLOCKS_MAX {
                 known.unflushed_blocks += u64::from(!covered);
                 self.holdings[usize::from(volume)].passed_by += u64::from(!alive);
+                continue;
+            }
+            if known.doubt.covers(entry.incarnation, entry.block, header.session) {
+                known.doubtful_blocks += 1;
                 continue;
             }
             let key = Key { volume, block: entry.block };

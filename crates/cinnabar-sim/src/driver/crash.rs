@@ -129,7 +129,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         let counters = machine.cache_counters();
         let volatile = if host { self.media.cache.volatile_log_blocks() } else { 0 };
         let serving = machine.health() == Health::Serving && self.present;
-        let AtRisk { leaving, unannounced, unflushed, behind } = machine.at_risk();
+        let AtRisk { leaving, unannounced, unflushed, behind, doubt } = machine.at_risk();
         let cached = |volume: &Volume| {
             let counters = machine.counters_of(&volume.names);
             (counters.map_or(0, |counters| counters.cached_blocks), u64::MAX)
@@ -162,7 +162,8 @@ impl<F: Factory<Stamped>> World<'_, F> {
                 + self.media.blocks_in_flight()
                 + leaving
                 + unannounced
-                + behind,
+                + behind
+                + doubt,
         });
     }
 

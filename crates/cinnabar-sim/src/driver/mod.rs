@@ -60,6 +60,8 @@ pub struct Options {
     pub replay: Replay,
     /// Backend I/O waits for its turn.
     pub qos_queues: bool,
+    /// Writes may be in active regions.
+    pub regions: bool,
     /// Deliberate bugs of the engine.
     pub mutants: Mutants,
     /// Lines shown of a failed run: of the place's history, and of the last events.
@@ -75,6 +77,7 @@ impl Default for Options {
             wait_for_lock: true,
             replay: Replay::Sound,
             qos_queues: false,
+            regions: false,
             mutants: Mutants::default(),
             lines: 60,
         }

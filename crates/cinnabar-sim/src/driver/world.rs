@@ -25,7 +25,7 @@ use crate::oracle::{Oracle, WriteTicket};
 use crate::rng::Rng;
 use crate::stamp::{Stamped, mix};
 use crate::violation::{Kind, Violation};
-use crate::workload::{Features, Profile, VolumeProfile};
+use crate::workload::{Features, Profile, VolumeProfile, draw_regions};
 use cinnabar_driver::{DeviceLife, PendingProofs};
 use cinnabar_engine::health::LoadReport;
 use cinnabar_engine::units::Instant;
@@ -174,7 +174,7 @@ impl<'f, F: Factory<Stamped>> World<'f, F> {
             Profile::draw(&mut rng, &mut more, &mut sizes, &mut waits, &options.features);
         let (queued, mutants) = (options.qos_queues, options.mutants);
         profile.setup.config.mutants = mutants;
-        let resizes = draw_resizes(seed, &mut profile, options.features);
+        let resizes = draw_resizes(seed, &mut profile, &options);
         let format = factory.format(&profile.setup, 0);
         let media = Media::new(CacheDevice::new(&format), backends_of(&profile));
         let sectors: Vec<u64> = profile.volumes.iter().map(|volume| volume.sectors).collect();
@@ -470,9 +470,12 @@ pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 
 /// Whether the cache is resized in this run: then its device has room for sizes above and below what
 /// volumes and guests were drawn for.
-fn draw_resizes(seed: u64, profile: &mut Profile, allowed: Features) -> Rng {
+fn draw_resizes(seed: u64, profile: &mut Profile, options: &Options) -> Rng {
+    if options.regions {
+        draw_regions(seed, &mut profile.setup.config.bounds);
+    }
     let mut rng = Rng::new(mix(seed ^ RESIZES));
-    profile.features.resizes = allowed.resizes && rng.chance(0.3);
+    profile.features.resizes = options.features.resizes && rng.chance(0.3);
     profile.setup.capacity_blocks *= 1 + u64::from(profile.features.resizes);
     rng
 }

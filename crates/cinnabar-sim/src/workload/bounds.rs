@@ -1,7 +1,11 @@
 //! The engine's bounds in a run: mostly tiny, so that a small world crosses them.
 
 use crate::rng::Rng;
+use crate::stamp::mix;
 use cinnabar_engine::Bounds;
+
+/// Of their generator.
+const REGIONS: u64 = 0x5245_4749_4F4E_5321;
 
 /// Bounds of which some are as usual and the others so small that they are run into.
 pub(super) fn draw(rng: &mut Rng) -> Bounds {
@@ -70,6 +74,13 @@ pub(super) fn draw(rng: &mut Rng) -> Bounds {
         partial_blocks: if write_blocks < 256 { write_blocks } else { usual.partial_blocks },
         ..usual
     }
+}
+
+/// Those of active regions, by the seed alone: a draw more would move every seed.
+pub(crate) fn draw_regions(seed: u64, bounds: &mut Bounds) {
+    let mut rng = Rng::new(mix(seed ^ REGIONS));
+    bounds.regions = rng.pick(&[1, 2, 4, 16, 240]);
+    bounds.doubt_blocks = rng.pick(&[1, 16, 300, 4096]);
 }
 
 /// Small where another bound was drawn as 1 or 2.

@@ -4,6 +4,7 @@
 //! together hides what happens alone.
 
 mod bounds;
+pub(crate) use bounds::draw_regions;
 mod guest;
 mod latency;
 

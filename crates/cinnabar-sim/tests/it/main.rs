@@ -12,6 +12,7 @@ mod pairs;
 mod partial;
 mod partial_random;
 mod pblcache_defects;
+mod regions;
 mod rot;
 mod small;
 mod torn;

@@ -8,8 +8,8 @@ use cinnabar_engine::mutant::Mutant;
 use cinnabar_sim::FaultOptions;
 use cinnabar_sim::faults::{run_one, search};
 use known::{
-    EQUIVALENT, FOUND_AT, FOUND_AT_DOORS, FOUND_AT_HOSTS, FOUND_RESIZING, FOUND_SINGLE, SCRIPTED,
-    SEEDS_MAX, with,
+    EQUIVALENT, FOUND_AT, FOUND_AT_DOORS, FOUND_AT_HOSTS, FOUND_IN_REGIONS, FOUND_RESIZING,
+    FOUND_SINGLE, SCRIPTED, SEEDS_MAX, with,
 };
 
 #[test]
@@ -25,6 +25,11 @@ fn each_mutant_of_resizes_is_found_at_its_seed() {
 #[test]
 fn each_mutant_of_the_doors_is_found_at_its_seed() {
     each_is_found(FOUND_AT_DOORS.iter());
+}
+
+#[test]
+fn each_mutant_of_regions_is_found_at_its_seed() {
+    each_is_found(FOUND_IN_REGIONS.iter());
 }
 
 fn each_is_found<'a>(known: impl Iterator<Item = &'a (Mutant, u64)>) {
@@ -62,6 +67,7 @@ fn each_mutant_is_accounted_for() {
             .chain(FOUND_AT_DOORS)
             .chain(FOUND_RESIZING)
             .chain(FOUND_AT_HOSTS)
+            .chain(FOUND_IN_REGIONS)
             .filter(|(one, _)| one == mutant)
             .count();
         let scripted = SCRIPTED.iter().filter(|(one, ..)| one == mutant).count();

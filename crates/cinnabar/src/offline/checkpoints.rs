@@ -38,7 +38,7 @@ pub fn head(source: &(impl Source + ?Sized), superblock: &Superblock, slot: usiz
     if page.0.iter().all(|byte| *byte == 0) {
         return SlotHead::Blank;
     }
-    let Some((sequence, head)) = Page::decode_head(&page) else { return SlotHead::Bad };
+    let Some((sequence, head, _)) = Page::decode_head(&page) else { return SlotHead::Bad };
     // What follows is read by these numbers: they must fit the slot. An empty one has no slots.
     let fits = (head.slots == 0 || head.slots == geometry.slots())
         && head.segments <= geometry.segments

@@ -135,5 +135,7 @@ pub const fn name_of(record: &Record) -> &'static str {
         Record::Flushed { .. } => "flushed",
         Record::Volume(_) => "volume",
         Record::Dropped { .. } => "dropped",
+        Record::RegionOpened { .. } => "region_opened",
+        Record::RegionClosed(_) => "region_closed",
     }
 }

@@ -92,6 +92,7 @@ impl From<Loaded> for LoadedReport {
             blocks,
             replayed_blocks,
             unflushed_blocks,
+            doubtful_blocks: _,
             overwritten_blocks,
             pages,
             damaged_pages,

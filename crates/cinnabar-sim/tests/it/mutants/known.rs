@@ -82,6 +82,16 @@ pub(crate) const FOUND_SINGLE: &[(Mutant, u64)] = &[
 pub(crate) const FOUND_AT_DOORS: &[(Mutant, u64)] =
     &[(Mutant::GivenUpKeepsTurn, 0), (Mutant::PlaceKept, 0)];
 
+/// The same, but found where writes may be in active regions.
+pub(crate) const FOUND_IN_REGIONS: &[(Mutant, u64)] = &[
+    (Mutant::RegionNotAwaited, 62),
+    (Mutant::RegionEndsWithoutRecords, 24),
+    (Mutant::RegionsNotInCheckpoint, 386),
+    (Mutant::RegionsLeftOutOfRebase, 19),
+    (Mutant::AnyEndCounts, 186),
+    (Mutant::RegionsOutliveVolume, 3),
+];
+
 /// The same, but found where a volume moves between two hosts.
 pub(crate) const FOUND_AT_HOSTS: &[(Mutant, u64)] = &[
     (Mutant::DisownedLate, 184),
@@ -104,6 +114,26 @@ pub(crate) const FOUND_AT_HOSTS: &[(Mutant, u64)] = &[
 
 /// Mutants that scripted tests find, with the test and why no seed does.
 pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
+    (
+        Mutant::OldCopiesNotSuperseded,
+        "engine `region_tests`",
+        "an old copy comes back only if the newer one's segment is emptied before the next checkpoint",
+    ),
+    (
+        Mutant::NewCopySuperseded,
+        "engine `region_tests`",
+        "it costs a few warm blocks, fewer than the judge lets a crash cost",
+    ),
+    (
+        Mutant::OldOpeningsCount,
+        "engine `doubt`",
+        "it costs a few warm blocks, fewer than the judge lets a crash cost",
+    ),
+    (
+        Mutant::DoubtNotBounded,
+        "engine `region_tests`",
+        "no promise is a number of the moment: what is in doubt is told, and left out of what is due",
+    ),
     (
         Mutant::ForcedTrusted,
         "driver `ownership`",
@@ -273,6 +303,8 @@ pub(crate) fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
     let resizes = FOUND_RESIZING.iter().any(|(found, _)| *found == mutant);
     let features = if single { SINGLE } else { Features { resizes, ..Features::ALL } };
     let qos_queues = FOUND_AT_DOORS.iter().any(|(found, _)| *found == mutant);
-    let without = FaultOptions { features, qos_queues, failures_max: 4, ..FaultOptions::default() };
+    let regions = FOUND_IN_REGIONS.iter().any(|(found, _)| *found == mutant);
+    let without =
+        FaultOptions { features, qos_queues, regions, failures_max: 4, ..FaultOptions::default() };
     (FaultOptions { mutants: Mutants::only(mutant), ..without }, without)
 }

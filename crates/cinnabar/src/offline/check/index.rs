@@ -52,7 +52,7 @@ impl Index {
 
     fn take(&mut self, page: Option<Page>) {
         match page {
-            None | Some(Page::Head(_)) => {
+            None | Some(Page::Head(..)) => {
                 self.pages_bad += 1;
                 return;
             }

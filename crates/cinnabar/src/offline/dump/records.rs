@@ -181,6 +181,15 @@ fn record(page: u64, record: &Record) -> Line {
             .with("session", *session)
             .with("sequence", *sequence),
         Record::Dropped { incarnation } => Line::new("record").with("incarnation", *incarnation),
+        Record::RegionOpened { incarnation, region, opening } => Line::new("record")
+            .with("incarnation", *incarnation)
+            .with("region", *region)
+            .with("opening", *opening),
+        Record::RegionClosed(end) => Line::new("record")
+            .with("incarnation", end.incarnation)
+            .with("region", end.region)
+            .with("opening", end.opening)
+            .with("version", end.version),
     };
     line.with("kind", name_of(record)).with("page", page)
 }
