@@ -77,6 +77,11 @@ impl Regions {
         *self = Self::new(self.most, self.doubt_max);
     }
 
+    /// None may be active.
+    pub(crate) fn is_off(&self) -> bool {
+        self.most == 0
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.active.is_empty()
     }
@@ -106,9 +111,6 @@ impl Regions {
     /// Whether a write in a region that is not active should open it: the first one in a while does
     /// not, so that writes all over a large disk cost what they cost without regions.
     pub(crate) fn is_worth_opening(&mut self, name: Name) -> bool {
-        if self.most == 0 {
-            return false;
-        }
         self.seen.resize(SEEN, 0);
         let hash = mix(u64::from(name.0) << 32 | u64::from(name.1), 1) | 1;
         let place = &mut self.seen[(hash >> 32) as usize % SEEN];
@@ -256,7 +258,6 @@ mod tests {
         let mut regions = Regions::new(2, 100);
         assert!(!regions.is_worth_opening((1, 1)));
         assert!(regions.is_worth_opening((1, 1)));
-        assert!(!Regions::new(0, 100).is_worth_opening((1, 1)));
     }
 
     #[test]

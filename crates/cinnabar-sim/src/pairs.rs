@@ -243,13 +243,26 @@ impl fmt::Display for Moment {
 /// A moment and an incident.
 pub type Pair = (Moment, Incident);
 
-/// Every pair that can be, in order.
-pub fn possible() -> &'static [Pair] {
-    static POSSIBLE: OnceLock<Vec<Pair>> = OnceLock::new();
-    POSSIBLE.get_or_init(|| {
+/// Every pair that can be, in order; those with active regions only where there may be `regions`.
+pub fn possible(regions: bool) -> &'static [Pair] {
+    static POSSIBLE: [OnceLock<Vec<Pair>>; 2] = [OnceLock::new(), OnceLock::new()];
+    POSSIBLE[usize::from(regions)].get_or_init(|| {
         let all = Moment::all().flat_map(|moment| Incident::all().map(move |i| (moment, i)));
-        all.filter(|(moment, incident)| why_impossible(*moment, *incident).is_none()).collect()
+        all.filter(|(moment, incident)| why_impossible(*moment, *incident).is_none())
+            .filter(|pair| regions || !is_of_regions(pair))
+            .collect()
     })
+}
+
+fn is_of_regions((moment, incident): &Pair) -> bool {
+    let of_regions = |phase: Phase| {
+        matches!(phase, Phase::RegionOpening | Phase::RegionOpen | Phase::RegionClosing)
+    };
+    let begun = match incident {
+        Incident::Begins(phase) | Incident::Ends(phase) => of_regions(*phase),
+        _ => false,
+    };
+    begun || of_regions(moment.phase)
 }
 
 /// How often each pair was met.
@@ -274,10 +287,10 @@ impl Pairs {
         self.counts.get(moment.index() * INCIDENTS + incident.index()).copied().unwrap_or(0)
     }
 
-    /// Possible pairs that were never met.
+    /// Possible pairs that were never met, without those of regions.
     pub fn unmet(&self) -> Vec<Pair> {
         let unmet = |pair: &&Pair| self.of(pair.0, pair.1) == 0;
-        possible().iter().filter(unmet).copied().collect()
+        possible(false).iter().filter(unmet).copied().collect()
     }
 
     /// Pairs that were met and are said to be impossible.

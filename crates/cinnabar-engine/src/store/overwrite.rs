@@ -23,6 +23,7 @@ impl<P: Payload> Store<P> {
     pub(crate) fn overwrite(&mut self, volume: u16, blocks: Range<u64>, now: Instant) -> bool {
         let regions = region_of(blocks.start)..=region_of(blocks.end - 1);
         if !self.journal.is_enabled()
+            || self.regions.is_off()
             || u64::from(regions.end() - regions.start()) >= REGIONS_A_REQUEST
         {
             self.record_invalidation(volume, blocks.start, blocks.end);

@@ -64,7 +64,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         self.loaded = None;
         self.replaced = false;
         self.profile.setup.threads = threads;
-        if self.steering.begin_session(ending) {
+        if self.steering.begin_session(ending, self.options.regions) {
             self.begin_duos();
         }
         let before = self.begin(device)?;

@@ -66,7 +66,7 @@ impl Steering {
     }
 
     /// Draws what the next session looks for; says whether mechanisms are to be brought together in it.
-    pub(super) fn begin_session(&mut self, ending: Ending) -> bool {
+    pub(super) fn begin_session(&mut self, ending: Ending, regions: bool) -> bool {
         self.aims.clear();
         self.slow.clear();
         (self.duo, self.drilling, self.starting) = (None, false, false);
@@ -80,7 +80,7 @@ impl Steering {
             self.slow.push((self.rng.pick(IoKind::ALL), self.rng.pick(&[5, 30, 300])));
         }
         while self.aims.len() < AIMS {
-            let pair = self.rng.pick(possible());
+            let pair = self.rng.pick(possible(regions));
             let crash = pair.1.is_crash();
             // Two aims of a session that is to crash are its crash, the others none.
             if crash == (self.crashes && self.aims.len() < 2) {

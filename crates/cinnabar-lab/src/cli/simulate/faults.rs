@@ -143,7 +143,7 @@ impl Found {
     fn new(first: u64, summary: &Summary, qos: bool) -> Self {
         let report = &summary.report;
         let sound = summary.seeds - summary.failures.len() as u64;
-        let pairs_possible = pairs::possible().len() as u64;
+        let pairs_possible = pairs::possible(false).len() as u64;
         let unmet = report.pairs.unmet();
         // Two decimals: more are noise.
         let short = |value: f64| (value * 100.0).round() / 100.0;
