@@ -5,7 +5,7 @@ use cinnabar_engine::journal::scan::Scan;
 use cinnabar_engine::metadata::MetaPage;
 use cinnabar_engine::metadata::checkpoint::{Head, Page, VolumeRecord};
 use cinnabar_engine::metadata::chunk::{ChunkHeader, Entry, RecordKind};
-use cinnabar_engine::metadata::journal::{PageHeader, Record, Sector, decode};
+use cinnabar_engine::metadata::journal::{PageHeader, Record, RegionEnd, Sector, decode};
 use cinnabar_engine::metadata::superblock::{Geometry, Superblock};
 use cinnabar_engine::mutant::Mutants;
 use cinnabar_engine::volume::ProofToken;
@@ -70,6 +70,14 @@ pub fn examples() -> Vec<MetaPage> {
         Record::Invalidation { incarnation: 7, block: 3, count: 2, version: 9 },
         Record::Volume(Box::new(volume.clone())),
         Record::Opened { segment: 1, sequence: 2, session: 1 },
+        Record::RegionOpened { incarnation: 7, region: 0, opening: 1 << 32 },
+        Record::RegionClosed(Box::new(RegionEnd {
+            incarnation: 7,
+            region: 0,
+            opening: 1 << 32,
+            version: 9,
+            stale: [1, 0, 0, 1 << 63],
+        })),
     ];
     let header = PageHeader { device: 1, era: 1, page: 5, first: 4, tail: 1, checkpoint: 2 };
     let slots = geometry.slots();

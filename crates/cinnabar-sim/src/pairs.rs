@@ -249,17 +249,17 @@ pub fn possible(regions: bool) -> &'static [Pair] {
     POSSIBLE[usize::from(regions)].get_or_init(|| {
         let all = Moment::all().flat_map(|moment| Incident::all().map(move |i| (moment, i)));
         all.filter(|(moment, incident)| why_impossible(*moment, *incident).is_none())
-            .filter(|pair| regions || !is_of_regions(pair))
+            .filter(|pair| regions || !is_of_regions(*pair))
             .collect()
     })
 }
 
-fn is_of_regions((moment, incident): &Pair) -> bool {
+fn is_of_regions((moment, incident): Pair) -> bool {
     let of_regions = |phase: Phase| {
         matches!(phase, Phase::RegionOpening | Phase::RegionOpen | Phase::RegionClosing)
     };
     let begun = match incident {
-        Incident::Begins(phase) | Incident::Ends(phase) => of_regions(*phase),
+        Incident::Begins(phase) | Incident::Ends(phase) => of_regions(phase),
         _ => false,
     };
     begun || of_regions(moment.phase)

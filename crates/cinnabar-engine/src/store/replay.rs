@@ -72,12 +72,9 @@ impl Replay {
         for record in records {
             match *record {
                 Record::RegionClosed(ref end) if end.version >= sequence => {
-                    let of = |blocks| Invalidation {
-                        version: end.version,
-                        incarnation: end.incarnation,
-                        blocks,
-                    };
-                    replay.invalidations.extend(end.runs().into_iter().map(of));
+                    for (first, past) in end.runs() {
+                        replay.invalidate(end.version, end.incarnation, first, past);
+                    }
                 }
                 Record::Opened { segment, sequence: opened, session } if opened > sequence => {
                     chains.push(Chain { segment, at: 0, session, after: opened, opened });
@@ -89,9 +86,7 @@ impl Replay {
                 Record::Invalidation { incarnation, block, count, version }
                     if version >= sequence =>
                 {
-                    let end = (block + u64::from(count)).min(VOLUME_BLOCKS_MAX);
-                    let blocks = (block.min(end), end);
-                    replay.invalidations.push(Invalidation { version, incarnation, blocks });
+                    replay.invalidate(version, incarnation, block, block + u64::from(count));
                 }
                 _ => {}
             }
@@ -102,6 +97,13 @@ impl Replay {
         chains.dedup_by_key(|chain| (chain.segment, chain.opened, chain.at));
         replay.chains = chains.into();
         replay
+    }
+
+    /// A record has room for more blocks than a volume has.
+    fn invalidate(&mut self, version: u64, incarnation: u32, first: u64, end: u64) {
+        let end = end.min(VOLUME_BLOCKS_MAX);
+        let blocks = (first.min(end), end);
+        self.invalidations.push(Invalidation { version, incarnation, blocks });
     }
 
     /// All headers are there: put them in order.
@@ -342,8 +344,20 @@ impl<P: Payload> Store<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::metadata::journal::RegionEnd;
 
-    /// A record has 40 bits for a block, a volume 36.
+    fn region_end(region: u32) -> Record {
+        let stale = [1, 0, 0, 0];
+        Record::RegionClosed(Box::new(RegionEnd {
+            incarnation: 1,
+            region,
+            opening: 1,
+            version: 7,
+            stale,
+        }))
+    }
+
+    /// A record has 40 bits for a block, a volume 36; a region's number has 32, a volume 28.
     #[test]
     fn an_invalidation_beyond_every_volume_is_cut_off() {
         let invalidation =
@@ -352,11 +366,13 @@ mod tests {
             invalidation(VOLUME_BLOCKS_MAX - 2, 9),
             invalidation((1 << 40) - 1, u32::MAX),
             invalidation(3, 4),
+            region_end(u32::MAX),
+            region_end(1),
         ];
         let replay = Replay::new(&records, Vec::new(), 0);
         let blocks: Vec<_> =
             replay.invalidations.iter().map(|invalidation| invalidation.blocks).collect();
         let end = VOLUME_BLOCKS_MAX;
-        assert_eq!(blocks, [(end - 2, end), (end, end), (3, 7)]);
+        assert_eq!(blocks, [(end - 2, end), (end, end), (3, 7), (end, end), (256, 257)]);
     }
 }
