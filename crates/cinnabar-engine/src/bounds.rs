@@ -86,9 +86,10 @@ pub struct Bounds {
     pub class_segments: u32,
     /// Blocks written in part whose rest is not known, at most; fewer where the cache is small.
     pub partial_blocks: u32,
-    /// Active regions; 0, as yet: none, and every write to a copy on flash waits for a record.
+    /// Active regions of a shard; 0: none, and every write to a copy on flash waits for a record.
     pub regions: usize,
-    /// Cached blocks in active regions, which a crash costs, at most; 0.5 % of the slots where that is more.
+    /// Cached blocks in active regions, which a crash costs, of all shards at most; 0.5 % of the cache where
+    /// that is more.
     pub doubt_blocks: u64,
 }
 
@@ -127,13 +128,18 @@ impl Default for Bounds {
             parked_segments: 4,
             class_segments: 48,
             partial_blocks: 1024,
-            regions: 0,
+            regions: 240,
             doubt_blocks: 4096,
         }
     }
 }
 
 impl Bounds {
+    /// Cached blocks of one of `shards` that may be in active regions.
+    pub(crate) fn doubt_max(&self, shards: u32, capacity_blocks: u64) -> u64 {
+        (self.doubt_blocks / u64::from(shards)).max(capacity_blocks / 200)
+    }
+
     /// The smallest of each: every step is of one, every table has one place.
     pub const TINY: Self = Self {
         requests: 8,
@@ -278,6 +284,10 @@ bounds! {
     ParkedSegments = "parked_segments",
     /// [`Bounds::partial_blocks`]
     PartialBlocks = "partial_blocks",
+    /// [`Bounds::regions`]
+    Regions = "regions",
+    /// [`Bounds::doubt_blocks`]
+    DoubtBlocks = "doubt_blocks",
 }
 
 /// How often each bound was run into: a search must have crossed them all.

@@ -16,6 +16,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 /// A region without a write for so long is closed.
 const IDLE_NS: u64 = 5_000_000_000;
+/// A region with a younger write is not closed for another one: where more are written than may be
+/// active, some stay so, instead of each write opening one and closing one.
+const KEPT_NS: u64 = 1_000_000_000;
+/// Blocks that have come to a region since its count that are worth another one.
+const RECOUNTED: u64 = REGION_BLOCKS / 4;
 /// Places in which regions are remembered that were written once.
 const SEEN: usize = 1024;
 
@@ -38,6 +43,21 @@ struct Region {
     stale: [u64; 4],
     /// Cached blocks of it on flash, at most: what a crash would cost.
     doubt: u64,
+    /// Those of them that have come since they were counted; all, before.
+    uncounted: u64,
+}
+
+/// Whether one region more may be active.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Room {
+    /// It may.
+    There,
+    /// Perhaps, once the blocks of this one are counted.
+    Counted(Name),
+    /// Perhaps, once this one is closed.
+    Closed(Name),
+    /// All that are active are needed as much.
+    None,
 }
 
 /// The active regions of a shard.
@@ -70,6 +90,16 @@ impl Regions {
             look_at: None,
             opened: 0,
         }
+    }
+
+    /// Cached blocks in active regions at most.
+    pub(crate) fn doubt_max(&self) -> u64 {
+        self.doubt_max
+    }
+
+    /// From now on so many cached blocks may be in active regions.
+    pub(crate) fn set_doubt_max(&mut self, doubt_max: u64) {
+        self.doubt_max = doubt_max;
     }
 
     /// The device is lost.
@@ -117,22 +147,57 @@ impl Regions {
         std::mem::replace(place, hash) == hash
     }
 
+    /// No further region may be active.
     pub(crate) fn is_full(&self) -> bool {
         self.active.len() >= self.most
     }
 
-    /// The one that is to be closed first, if more are active, or more is in doubt, than may be.
-    pub(crate) fn surplus(&self) -> Option<Name> {
-        let over = self.doubt > self.doubt_max && self.active.len() > 1;
-        (over || self.active.len() > self.most).then(|| self.coldest()).flatten()
+    /// Whether a region of this incarnation with so many blocks may become active now.
+    pub(crate) fn room(&self, incarnation: u32, doubt: u64, now: Instant) -> Room {
+        let fits = self.active.is_empty() || self.doubt + doubt <= self.doubt_max;
+        if fits && !self.is_full() {
+            return Room::There;
+        }
+        let uncounted = self.most_uncounted().filter(|_| !fits);
+        uncounted.map(Room::Counted).or_else(|| self.victim(incarnation, now)).unwrap_or(Room::None)
     }
 
-    pub(crate) fn coldest(&self) -> Option<Name> {
+    /// What is done first if more is in doubt than may be.
+    pub(crate) fn surplus(&self) -> Room {
+        if self.doubt <= self.doubt_max || self.active.len() <= 1 {
+            return Room::There;
+        }
+        let close = || self.coldest().map_or(Room::None, Room::Closed);
+        self.most_uncounted().map_or_else(close, Room::Counted)
+    }
+
+    fn most_uncounted(&self) -> Option<Name> {
+        let (name, region) = self.active.iter().max_by_key(|(_, region)| region.uncounted)?;
+        (region.uncounted >= RECOUNTED).then_some(*name)
+    }
+
+    fn coldest(&self) -> Option<Name> {
         let by_use = self.active.iter().min_by_key(|(_, region)| (region.used, region.opening));
         by_use.map(|(name, _)| *name)
     }
 
-    /// A region becomes active. `opened`: its record; `doubt`: blocks of it that are on flash.
+    /// The one that makes place for another one of this incarnation: the coldest, unless it was used
+    /// just now; else the coldest of whoever has most, if that is more than this one has.
+    fn victim(&self, incarnation: u32, now: Instant) -> Option<Room> {
+        let coldest = self.coldest()?;
+        if self.active[&coldest].used.plus_ns(KEPT_NS) <= now {
+            return Some(Room::Closed(coldest));
+        }
+        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
+        self.active.keys().for_each(|name| *counts.entry(name.0).or_default() += 1);
+        let own = counts.get(&incarnation).copied().unwrap_or(0);
+        let (greediest, most) = counts.into_iter().max_by_key(|(_, count)| *count)?;
+        let theirs = self.active.range((greediest, 0)..=(greediest, u32::MAX));
+        let coldest = theirs.min_by_key(|(_, region)| (region.used, region.opening))?;
+        (most > own + 1).then_some(Room::Closed(*coldest.0))
+    }
+
+    /// A region becomes active. `opened`: its record; `doubt`: blocks of it on flash, at most.
     pub(crate) fn insert(
         &mut self,
         name: Name,
@@ -144,7 +209,7 @@ impl Regions {
         assert!(self.active.len() < REGIONS_MAX, "the table is bounded");
         self.doubt += doubt;
         self.opened += 1;
-        let region = Region { opening, opened, used: now, stale: [0; 4], doubt };
+        let region = Region { opening, opened, used: now, stale: [0; 4], doubt, uncounted: doubt };
         let before = self.active.insert(name, region);
         assert!(before.is_none(), "a region is opened once");
         self.look_at.get_or_insert(now.plus_ns(IDLE_NS));
@@ -168,6 +233,7 @@ impl Regions {
         };
         if region.doubt < REGION_BLOCKS {
             region.doubt += 1;
+            region.uncounted += 1;
             self.doubt += 1;
         }
         let at = block % REGION_BLOCKS;
@@ -181,7 +247,7 @@ impl Regions {
     pub(crate) fn recount(&mut self, name: Name, blocks: u64) {
         let region = self.active.get_mut(&name).expect("an active region");
         self.doubt = self.doubt - region.doubt + blocks;
-        region.doubt = blocks;
+        (region.doubt, region.uncounted) = (blocks, 0);
     }
 
     /// Takes out a region, whose end is recorded next.
@@ -242,10 +308,15 @@ impl Regions {
         (self.active.len() * entry + self.seen.capacity() * 8) as u64
     }
 
-    pub(crate) fn check_invariants(&self) {
+    /// Between two batches. `doubt_max`: what may be in doubt; `on_flash`: cached blocks by region.
+    pub(crate) fn check_invariants(&self, doubt_max: u64, on_flash: impl Fn(Name) -> u64) {
         let sum: u64 = self.active.values().map(|region| region.doubt).sum();
         assert_eq!(sum, self.doubt, "blocks in doubt are counted");
-        assert!(self.active.len() <= self.most.max(1), "active regions are bounded");
+        assert!(self.active.len() <= self.most, "active regions are bounded");
+        assert!(sum <= doubt_max || self.active.len() <= 1, "what is in doubt is bounded");
+        for (name, region) in &self.active {
+            assert!(on_flash(*name) <= region.doubt, "no fewer blocks are counted than there are");
+        }
     }
 }
 
@@ -269,10 +340,49 @@ mod tests {
         assert_eq!(regions.idle(at(1)), (vec![], Some(at(5))));
         regions.touch((1, 2), at(4));
         assert_eq!(regions.idle(at(5)), (vec![(1, 1)], Some(at(9))));
-        assert_eq!(regions.coldest(), Some((1, 1)));
         assert!(regions.remove((1, 1), 0).is_some());
         assert_eq!(regions.load(), (1, 4));
         assert_eq!(regions.idle(at(9)), (vec![(1, 2)], None));
+    }
+
+    /// One that writes everywhere has no more than half of them, and does not push out its own.
+    #[test]
+    fn a_region_that_is_written_keeps_its_place_but_for_who_has_fewer() {
+        let mut regions = Regions::new(4, 1000);
+        let at = |millis: u64| Instant(millis * 1_000_000);
+        let insert = |regions: &mut Regions, name: Name| {
+            let room = regions.room(name.0, 10, at(10));
+            if let Room::Closed(victim) = room {
+                regions.remove(victim, 0).expect("it was active");
+            }
+            if room != Room::None {
+                regions.insert(name, u64::from(name.0 * 10 + name.1), Ticket::NONE, 10, at(10));
+            }
+            room
+        };
+        for region in 1..=4 {
+            assert_eq!(insert(&mut regions, (1, region)), Room::There);
+        }
+        assert_eq!(insert(&mut regions, (1, 5)), Room::None);
+        let rooms = [1, 2, 3].map(|region| insert(&mut regions, (2, region)));
+        assert_eq!(rooms, [Room::Closed((1, 1)), Room::Closed((1, 2)), Room::None]);
+        regions.touch((1, 3), at(1000));
+        assert_eq!(regions.room(1, 10, at(1010)), Room::Closed((1, 4)), "it was idle for a second");
+    }
+
+    #[test]
+    fn what_came_since_a_count_is_counted_before_one_is_closed() {
+        let mut regions = Regions::new(8, 300);
+        regions.insert((1, 1), 1, Ticket::NONE, 200, Instant(0));
+        assert_eq!(regions.room(1, 200, Instant(9)), Room::Counted((1, 1)));
+        regions.recount((1, 1), 150);
+        assert_eq!(regions.room(1, 200, Instant(9)), Room::None);
+        regions.insert((1, 2), 2, Ticket::NONE, 100, Instant(9));
+        assert_eq!(regions.surplus(), Room::There);
+        assert!((512..576).all(|block| !regions.supersede(1, block)));
+        assert_eq!(regions.surplus(), Room::Counted((1, 2)), "nothing has come to the other one");
+        regions.recount((1, 2), 151);
+        assert_eq!(regions.surplus(), Room::Closed((1, 1)));
     }
 
     #[test]

@@ -10,11 +10,16 @@ use crate::{checkpoint, chunk};
 pub const SUPERBLOCK_BYTES: u64 = 8192;
 /// First bytes of a superblock behind its checksum.
 pub const MAGIC: [u8; 8] = *b"CINNABAR";
-/// Version of everything on a device of which all segments are used.
-pub const FORMAT_VERSION: u32 = 2;
-/// Version of everything on a device that is smaller than it was made for. A program that knows only
-/// the other one would use more of it than it may, so it refuses the device.
-pub const FORMAT_VERSION_RESIZED: u32 = 3;
+/// The newest version of everything on a device that this program writes, where all segments are used.
+///
+/// A device that was stopped clean has version 2. It is 1 more where fewer segments are used than the
+/// device was made for, for a program that does not know of that would use more; and 2 more while a
+/// session is, or was, under way in which regions may be active: a program that does not know of
+/// those would believe copies which they make invalid.
+pub const FORMAT_VERSION: u32 = VERSION_FIRST + VERSION_REGIONS;
+const VERSION_FIRST: u32 = 2;
+const VERSION_RESIZED: u32 = 1;
+const VERSION_REGIONS: u32 = 2;
 
 /// How the last session ended, or that one is under way.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +27,10 @@ pub enum DeviceState {
     /// Nothing on it is believed: just formatted, or used without crash safety.
     Cold,
     /// Started: after a crash, checkpoint, journal and newer chunks say what is cached.
-    InUse,
+    InUse {
+        /// The journal may speak of active regions.
+        regions: bool,
+    },
     /// Stopped clean, with the checkpoint of this sequence number.
     Clean {
         /// Sequence number of the checkpoint; its slot is this number modulo 2.
@@ -369,6 +377,13 @@ impl Superblock {
         self.segments_used != all || self.segments_room != all
     }
 
+    /// The version of the format that it is written with.
+    pub fn version(&self) -> u32 {
+        let resized = if self.is_resized() { VERSION_RESIZED } else { 0 };
+        let regions = matches!(self.state, DeviceState::InUse { regions: true });
+        VERSION_FIRST + resized + if regions { VERSION_REGIONS } else { 0 }
+    }
+
     /// New superblocks for all regions of a device. To be written last to first: a device whose
     /// first region has none is not formatted.
     pub fn format_all(uuid: [u8; 16], geometry: Geometry) -> Vec<Self> {
@@ -412,12 +427,12 @@ impl Superblock {
         let mut page = MetaPage::zeroed();
         let mut w = Writer::new(&mut page.0);
         w.bytes(&MAGIC);
-        w.u32(if self.is_resized() { FORMAT_VERSION_RESIZED } else { FORMAT_VERSION });
+        w.u32(self.version());
         w.u64(self.sequence);
         w.bytes(&self.uuid);
         let (state, checkpoint) = match self.state {
             DeviceState::Cold => (0, 0),
-            DeviceState::InUse => (1, 0),
+            DeviceState::InUse { .. } => (1, 0),
             DeviceState::Clean { checkpoint } => (2, checkpoint),
         };
         w.u32(state);
@@ -454,12 +469,21 @@ impl Superblock {
     /// Reads the newer valid one of the two copies at the start of a device.
     ///
     /// # Errors
-    /// [`SuperblockError`] if neither copy can be used.
+    /// [`SuperblockError`] if neither copy can be used, or the newer one is of another version: what
+    /// the older one says may be true no more.
     pub fn decode(pages: &[MetaPage; 2]) -> Result<Self, SuperblockError> {
         let copies = [Self::decode_page(&pages[0]), Self::decode_page(&pages[1])];
         let newest = copies.iter().filter_map(|c| c.as_ref().ok()).max_by_key(|s| s.sequence);
         if let Some(superblock) = newest {
-            return Ok(superblock.clone());
+            let others = copies.iter().zip(pages).filter_map(|(copy, page)| match copy {
+                Err(SuperblockError::Version(version)) => Some((*version, sequence_of(page))),
+                _ => None,
+            });
+            let newer = others.filter(|(_, sequence)| *sequence > superblock.sequence).next();
+            return newer.map_or_else(
+                || Ok(superblock.clone()),
+                |(version, _)| Err(SuperblockError::Version(version)),
+            );
         }
         let errors = copies.map(|c| c.expect_err("no copy is valid"));
         for wanted in [SuperblockError::Version(0), SuperblockError::Damaged] {
@@ -480,7 +504,8 @@ impl Superblock {
         let mut r = Reader::verified(&page.0).ok_or(SuperblockError::Damaged)?;
         let _magic: [u8; 8] = r.array();
         let version = r.u32();
-        if version != FORMAT_VERSION && version != FORMAT_VERSION_RESIZED {
+        let features = version.wrapping_sub(VERSION_FIRST);
+        if features > VERSION_RESIZED + VERSION_REGIONS {
             return Err(SuperblockError::Version(version));
         }
         let (sequence, uuid) = (r.u64(), r.array());
@@ -497,14 +522,14 @@ impl Superblock {
             log: r.u64(),
         };
         let shard = r.u32();
-        let (segments_used, segments_room) = if version == FORMAT_VERSION_RESIZED {
+        let (segments_used, segments_room) = if features & VERSION_RESIZED != 0 {
             (r.u32(), r.u32())
         } else {
             (geometry.segments, geometry.segments)
         };
         let state = match state {
             0 => DeviceState::Cold,
-            1 => DeviceState::InUse,
+            1 => DeviceState::InUse { regions: features & VERSION_REGIONS != 0 },
             2 => DeviceState::Clean { checkpoint },
             _ => return Err(SuperblockError::Damaged),
         };
@@ -528,6 +553,11 @@ impl Superblock {
             segments_room,
         })
     }
+}
+
+/// The sequence number of a copy of any version: each has it behind its version.
+fn sequence_of(page: &MetaPage) -> u64 {
+    u64::from_le_bytes(page.0[16..24].try_into().expect("eight bytes"))
 }
 
 #[cfg(test)]

@@ -116,6 +116,7 @@ impl Facts {
             ("capacity_blocks", cache.capacity_blocks),
             ("ram_blocks", cache.ram_blocks),
             ("detached_blocks", cache.detached_blocks),
+            ("doubt_blocks", cache.doubt_blocks),
         ] {
             put(key, &blocks, size_of(blocks));
         }
@@ -123,7 +124,8 @@ impl Facts {
         let counts = named!(cache:
             fills, evicted_blocks, rejected_blocks, returned_blocks, reinserted_blocks,
             throttled_blocks, segments_freed, checksum_failures, device_errors, device_losses,
-            device_replacements, journal_records, journal_writes, journal_rebases, checkpoints
+            device_replacements, journal_records, journal_writes, journal_rebases, active_regions,
+            regions_opened, checkpoints
         );
         for (key, count) in counts {
             put(key, &count, number(count));
@@ -183,7 +185,7 @@ impl Facts {
             reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits,
             read_hits_ram, read_hits_log, misses, partial_hits, write_hits, backend_reads,
             backend_writes, backend_flushes, backend_errors, backend_overdue, invalidation_waits,
-            invalidated_blocks, capped_blocks, refused
+            region_writes, invalidated_blocks, capped_blocks, refused
         );
         for (key, count) in counts {
             self.put(volume_id(name, key), count, number(count));

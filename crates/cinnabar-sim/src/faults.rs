@@ -5,7 +5,7 @@
 
 use crate::driver::{self, Failed, Options, Replay, Report};
 use crate::shards::ShardedFactory;
-use crate::workload::Features;
+use crate::workload::{Features, has_regions};
 use cinnabar_engine::mutant::Mutants;
 use std::cell::Cell;
 use std::ops::Range;
@@ -27,8 +27,8 @@ pub struct FaultOptions {
     pub replay: Replay,
     /// Backend I/O waits for its turn, in queues of two threads with drawn settings.
     pub qos_queues: bool,
-    /// Writes may be in active regions, of which there are few.
-    pub regions: bool,
+    /// Writes may be in active regions, of which there are few; `None`: in every other seed.
+    pub regions: Option<bool>,
     /// Deliberate bugs of the engine, for tests.
     pub mutants: Mutants,
     /// Lines shown of a failed seed: of the place's history, and of the last events.
@@ -47,7 +47,7 @@ impl Default for FaultOptions {
             wait_for_lock: true,
             replay: Replay::Sound,
             qos_queues: false,
-            regions: false,
+            regions: Some(false),
             mutants: Mutants::default(),
             lines: 60,
             failures_max: 10,
@@ -131,7 +131,7 @@ pub fn run_one(seed: u64, options: &FaultOptions) -> Result<Report, Box<Failed>>
         wait_for_lock: options.wait_for_lock,
         replay: options.replay,
         qos_queues: options.qos_queues,
-        regions: options.regions,
+        regions: options.regions.unwrap_or_else(|| has_regions(seed)),
         mutants: options.mutants,
         lines: options.lines,
         cold_after_crash: false,

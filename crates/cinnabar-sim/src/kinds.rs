@@ -271,6 +271,10 @@ counted! {
         GenerationBumped = "generation_bumped",
         /// Writes that waited for an invalidation record.
         InvalidationWaits = "invalidation_waits",
+        /// Writes to cached blocks that waited for none, in active regions.
+        RegionWrites = "region_writes",
+        /// Copies dropped because they were in active regions.
+        Doubtful = "doubtful_blocks",
         /// Checkpoints completed.
         Checkpoints = "checkpoints",
         /// Times the journal was rewritten.

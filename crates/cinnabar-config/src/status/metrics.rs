@@ -107,11 +107,15 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_journal_records", "Records of the journal.", counters.journal_records),
         ("cache_journal_writes", "Durable writes of the journal.", counters.journal_writes),
         ("cache_journal_rebases", "Rewrites of live records.", counters.journal_rebases),
+        ("cache_regions_opened", "Times a region became active.", counters.regions_opened),
         ("cache_checkpoints", "Checkpoints completed.", counters.checkpoints),
     ];
     for (name, help, value) in counts {
         out.counter(name, help, value)?;
     }
+    let doubt = "Cached blocks in active regions at most: what a crash would cost.";
+    out.gauge("cache_active_regions", "Regions that are active.", counters.active_regions)?;
+    out.gauge("cache_doubt_blocks", doubt, counters.doubt_blocks)?;
     let admitted = counters.admitted;
     let reasons = [
         ("filling", admitted.filling),
@@ -189,6 +193,7 @@ fn cache_load(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
     for (name, help, value) in [
         ("cache_loaded_blocks", "Blocks found by the start.", report.blocks),
         ("cache_replayed_blocks", "Of those, since the checkpoint.", report.replayed_blocks),
+        ("cache_doubtful_blocks", "Dropped: in active regions.", report.doubtful_blocks),
         ("cache_unflushed_blocks", "Not believed: no flush covers them.", report.unflushed_blocks),
         (
             "cache_overwritten_blocks",
@@ -217,6 +222,9 @@ fn volume_requests(out: &mut Output<'_, '_>, volumes: &[VolumeStatus]) -> fmt::R
         "Writes that waited for an invalidation record.",
         &|volume| volume.counters.invalidation_waits,
     )?;
+    counter("volume_region_writes", "Writes to cached blocks that waited for none.", &|volume| {
+        volume.counters.region_writes
+    })?;
     counter("volume_partial_hits", "Read requests with hits and misses.", &|volume| {
         volume.counters.partial_hits
     })

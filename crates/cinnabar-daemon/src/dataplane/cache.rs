@@ -269,6 +269,7 @@ impl DataPlane {
             pages,
             replayed_blocks = report.replayed_blocks,
             unflushed_blocks = report.unflushed_blocks,
+            doubtful_blocks = report.doubtful_blocks,
             overwritten_blocks = report.overwritten_blocks,
             took_s = took.as_secs_f64(),
             "the index is loaded"

@@ -211,8 +211,14 @@ impl<P: Payload> Engine<P> {
         let end = next + self.config.bounds.incarnations + there;
         assert!(next < end, "a session has incarnations of its own");
         self.superblock.next_incarnation = end;
-        self.superblock.state =
-            if self.config.crash_safe { DeviceState::InUse } else { DeviceState::Cold };
+        let crashed = self.superblock.state == DeviceState::InUse { regions: true };
+        // What a session before has said of regions counts until a clean stop.
+        let regions = crashed || self.config.bounds.regions > 0;
+        self.superblock.state = if self.config.crash_safe {
+            DeviceState::InUse { regions }
+        } else {
+            DeviceState::Cold
+        };
         self.identities = Identities::reserved(next, end);
     }
 }

@@ -268,12 +268,10 @@ impl<P: Payload> Engine<P> {
     /// What is due after each batch: old chunks, short free segments, the next wake.
     fn tend(&mut self) {
         if self.lifecycle.is_serving() && self.loader.is_none() {
-            if let Some(at) = self.store.tend_regions(self.now) {
-                self.wake_at(at);
-            }
             let due = self.store.submit_aged(self.now, &mut self.outbox);
             let more = self.store.clean(&mut self.outbox);
-            if let Some(due) = due {
+            let close = self.store.tend_regions(self.now);
+            for due in [due, close].into_iter().flatten() {
                 self.wake_at(due);
             }
             if more {

@@ -211,8 +211,8 @@ impl<P: Payload> Engine<P> {
             self.lifecycle = Lifecycle::Opening(id, Opening::BumpGenerations(start));
             return;
         }
-        let in_use = self.superblock.state == DeviceState::InUse || !self.config.crash_safe;
-        assert!(in_use, "a device is in use, durably, before it serves");
+        let in_use = matches!(self.superblock.state, DeviceState::InUse { .. });
+        assert!(in_use || !self.config.crash_safe, "a device is in use, durably, before it serves");
         assert!(
             self.loader.is_none() && self.checkpoint.is_none(),
             "a session begins with neither"

@@ -198,6 +198,11 @@ impl Journal {
         self.live.len() - covered
     }
 
+    /// Records that wait to be written.
+    pub(crate) fn queued(&self) -> usize {
+        self.queue.len()
+    }
+
     /// Records appended in all.
     pub(crate) fn records(&self) -> u64 {
         self.appended

@@ -5,6 +5,7 @@ use crate::address_map::Filling;
 use crate::log::SegmentState;
 use crate::log::shares::Group;
 use crate::mutant::Mutant;
+use crate::regions::{Name, region_of};
 use crate::seam::Payload;
 
 impl<P: Payload> Store<P> {
@@ -48,10 +49,25 @@ impl<P: Payload> Store<P> {
             let outlives = self.mutants.is(Mutant::PartialOutlivesVolume);
             assert!(alive || outlives, "the volume of an incomplete block is there");
         });
-        self.regions.check_invariants();
+        let doubt_max =
+            self.bounds.doubt_max(self.log.geometry.shards, self.counters.capacity_blocks);
+        self.regions.check_invariants(doubt_max, |name| self.durable_blocks_in(name));
         if !unordered {
             self.check_segments();
         }
+    }
+
+    /// Blocks of a region in chunks that have been written.
+    fn durable_blocks_in(&self, name: Name) -> u64 {
+        let pending: Vec<_> = self.log.pending_slots().collect();
+        let is_there = |slot: &u32| {
+            let key = self.descriptors.key(*slot);
+            key.is_some_and(|key| {
+                let incarnation = self.holdings[usize::from(key.volume)].incarnation;
+                (incarnation, region_of(key.block)) == name
+            }) && !pending.iter().any(|(first, end)| (*first..*end).contains(slot))
+        };
+        (0..self.log.geometry.slots()).filter(is_there).count() as u64
     }
 
     fn check_segments(&self) {

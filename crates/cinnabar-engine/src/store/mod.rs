@@ -185,7 +185,11 @@ impl<P: Payload> Store<P> {
             journal: Journal::new(superblock, config),
             regions: Regions::new(
                 config.bounds.regions,
-                config.bounds.doubt_blocks.max(capacity / 200),
+                if config.mutants.is(Mutant::DoubtNotBounded) {
+                    u64::MAX
+                } else {
+                    config.bounds.doubt_max(geometry.shards, capacity_blocks)
+                },
             ),
             session: superblock.next_incarnation,
             barrier: Ticket::default(),

@@ -2,12 +2,13 @@
 //! a record.
 
 use super::Store;
+use crate::bounds::Bound;
 use crate::descriptors::Key;
 use crate::journal::Ticket;
 use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::metadata::journal::{REGION_BLOCKS, Record};
 use crate::mutant::Mutant;
-use crate::regions::{Name, region_of};
+use crate::regions::{Name, Room, region_of};
 use crate::seam::Payload;
 use crate::units::Instant;
 use std::ops::Range;
@@ -16,6 +17,8 @@ use std::ops::Range;
 const REGIONS_A_REQUEST: u64 = 4;
 /// A write of so many blocks of a region does not open it: one record for all is as cheap.
 const OPENED_BY_BLOCKS: u64 = REGION_BLOCKS / 4;
+/// While more records wait to be written, writes wait for them.
+const QUEUED_MAX: usize = 4096;
 
 impl<P: Payload> Store<P> {
     /// Copies of these blocks on flash are invalid from now on. Says whether active regions say so
@@ -37,7 +40,7 @@ impl<P: Payload> Store<P> {
             let count = part.end - part.start;
             let active = self.regions.touch(name, now).or_else(|| {
                 let opens = count < OPENED_BY_BLOCKS && self.regions.is_worth_opening(name);
-                opens.then(|| self.open_region(volume, name, now))
+                opens.then(|| self.open_region(volume, name, now)).flatten()
             });
             let Some(opened) = active else {
                 self.record_invalidation(volume, part.start, part.end);
@@ -47,7 +50,8 @@ impl<P: Payload> Store<P> {
             self.regions.overwrite(name, part);
             said &= self.journal.is_durable(opened) || self.mutants.is(Mutant::RegionNotAwaited);
         }
-        said
+        // Records that nobody waits for come only as fast as the device writes them.
+        said && self.journal.queued() <= QUEUED_MAX
     }
 
     /// Records that the copies of these blocks on flash, as of now, are invalid.
@@ -68,17 +72,30 @@ impl<P: Payload> Store<P> {
         self.journal.newest()
     }
 
-    /// Makes a region active; gives the ticket of its record.
-    fn open_region(&mut self, volume: u16, name: Name, now: Instant) -> Ticket {
-        if self.regions.is_full() {
-            self.close_coldest();
+    /// Makes a region active if there is room; gives the ticket of its record.
+    fn open_region(&mut self, volume: u16, name: Name, now: Instant) -> Option<Ticket> {
+        let (incarnation, region) = name;
+        let mut doubt = REGION_BLOCKS.min(self.holdings[usize::from(volume)].cached_blocks);
+        if doubt > self.regions.doubt_max() {
+            doubt = self.blocks_on_flash(volume, region);
+        }
+        loop {
+            let room = self.regions.room(incarnation, doubt, now);
+            if room != Room::There {
+                let full = self.regions.is_full();
+                self.crossings.note(if full { Bound::Regions } else { Bound::DoubtBlocks });
+            }
+            match room {
+                Room::There => break,
+                Room::Counted(other) => self.recount_region(other),
+                Room::Closed(other) => self.close_region(other),
+                Room::None => return None,
+            }
         }
         let opening = self.journal.next_stamp();
-        let (incarnation, region) = name;
         let opened = self.journal.append(Record::RegionOpened { incarnation, region, opening });
-        let doubt = self.blocks_on_flash(volume, region);
         self.regions.insert(name, opening, opened, doubt, now);
-        opened
+        Some(opened)
     }
 
     /// Cached blocks of a region on flash.
@@ -90,10 +107,12 @@ impl<P: Payload> Store<P> {
         keys().filter(on_flash).count() as u64
     }
 
-    fn close_coldest(&mut self) {
-        if let Some(name) = self.regions.coldest() {
-            self.close_region(name);
-        }
+    fn recount_region(&mut self, name: Name) {
+        let Some(volume) = self.holdings.iter().position(|one| one.incarnation == name.0) else {
+            return self.close_region(name);
+        };
+        let blocks = self.blocks_on_flash(volume as u16, name.1);
+        self.regions.recount(name, blocks);
     }
 
     /// Ends a region. What is invalid in it is recorded with its end; nobody waits for that, for a
@@ -127,24 +146,14 @@ impl<P: Payload> Store<P> {
         for name in idle {
             self.close_region(name);
         }
-        while !self.mutants.is(Mutant::DoubtNotBounded)
-            && let Some(name) = self.regions.surplus()
-        {
-            // It was counted up as copies came, not down as they went.
-            if let Some(volume) = self.volume_of(name.0) {
-                let blocks = self.blocks_on_flash(volume, name.1);
-                self.regions.recount(name, blocks);
-            }
-            if self.regions.surplus().is_some() {
-                self.close_region(name);
+        loop {
+            match self.regions.surplus() {
+                Room::Counted(name) => self.recount_region(name),
+                Room::Closed(name) => self.close_region(name),
+                Room::There | Room::None => break,
             }
         }
         next
-    }
-
-    fn volume_of(&self, incarnation: u32) -> Option<u16> {
-        let known = |holding: &super::Holding| holding.incarnation == incarnation;
-        self.holdings.iter().position(known).map(|index| index as u16)
     }
 
     /// The chunk with these slots is about to be written as number `sequence`. Older copies of its

@@ -11,7 +11,7 @@ use crate::descriptors::{Flags, Key};
 use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::metadata::MetaPage;
 use crate::metadata::chunk::{ChunkHeader, DATA_BLOCKS_MAX, RecordKind};
-use crate::metadata::journal::Record;
+use crate::metadata::journal::{REGION_BLOCKS, Record, RegionEnd};
 use crate::mutant::Mutant;
 use crate::seam::{IoOp, Payload, Target};
 use smallvec::SmallVec;
@@ -35,13 +35,25 @@ struct Believed {
 
 type Entries = SmallVec<[Believed; DATA_BLOCKS_MAX as usize]>;
 
-/// A [`Record::Invalidation`].
-#[derive(Clone, Copy, Debug)]
+/// A [`Record::Invalidation`], or what the end of a region says.
+#[derive(Clone, Debug)]
 struct Invalidation {
     version: u64,
     incarnation: u32,
+    blocks: Blocks,
+}
+
+#[derive(Clone, Debug)]
+enum Blocks {
     /// First block and end; the record may be anything that its checksum passes.
-    blocks: (u64, u64),
+    Range(u64, u64),
+    OfRegion(Box<RegionEnd>),
+}
+
+/// A record has room for more blocks than a volume has.
+fn of_a_volume(first: u64, end: u64) -> std::ops::Range<u64> {
+    let end = end.min(VOLUME_BLOCKS_MAX);
+    first.min(end)..end
 }
 
 /// What is to be applied.
@@ -72,9 +84,8 @@ impl Replay {
         for record in records {
             match *record {
                 Record::RegionClosed(ref end) if end.version >= sequence => {
-                    for (first, past) in end.runs() {
-                        replay.invalidate(end.version, end.incarnation, first, past);
-                    }
+                    let blocks = Blocks::OfRegion(end.clone());
+                    replay.invalidate(end.version, end.incarnation, blocks);
                 }
                 Record::Opened { segment, sequence: opened, session } if opened > sequence => {
                     chains.push(Chain { segment, at: 0, session, after: opened, opened });
@@ -86,7 +97,8 @@ impl Replay {
                 Record::Invalidation { incarnation, block, count, version }
                     if version >= sequence =>
                 {
-                    replay.invalidate(version, incarnation, block, block + u64::from(count));
+                    let blocks = Blocks::Range(block, block + u64::from(count));
+                    replay.invalidate(version, incarnation, blocks);
                 }
                 _ => {}
             }
@@ -99,10 +111,7 @@ impl Replay {
         replay
     }
 
-    /// A record has room for more blocks than a volume has.
-    fn invalidate(&mut self, version: u64, incarnation: u32, first: u64, end: u64) {
-        let end = end.min(VOLUME_BLOCKS_MAX);
-        let blocks = (first.min(end), end);
+    fn invalidate(&mut self, version: u64, incarnation: u32, blocks: Blocks) {
         self.invalidations.push(Invalidation { version, incarnation, blocks });
     }
 
@@ -263,11 +272,18 @@ impl<P: Payload> Store<P> {
     /// Applies some of a record; gives what it cost.
     fn replay_invalidation(&mut self, known: &Known, replay: &mut Replay, budget: u64) -> u64 {
         let cached_before = self.counters.cached_blocks;
-        let Invalidation { incarnation, blocks: (first, end), .. } =
-            replay.invalidations[replay.next.1];
-        let (cost, done) = match known.volumes.get(&incarnation) {
-            Some(&volume) => self.invalidate_some(volume, first..end, &mut replay.within, budget),
-            None => (1, true),
+        let Invalidation { incarnation, blocks, .. } = &replay.invalidations[replay.next.1];
+        let (cost, done) = match (known.volumes.get(incarnation), blocks) {
+            (Some(&volume), Blocks::Range(first, end)) => {
+                let range = of_a_volume(*first, *end);
+                self.invalidate_some(volume, range, &mut replay.within, budget)
+            }
+            (Some(&volume), Blocks::OfRegion(end)) => {
+                let runs = end.runs().into_iter().map(|(first, end)| of_a_volume(first, end));
+                runs.for_each(|run| self.invalidate_blocks(volume, run));
+                (REGION_BLOCKS, true)
+            }
+            (None, _) => (1, true),
         };
         if done {
             replay.next.1 += 1;
@@ -344,35 +360,22 @@ impl<P: Payload> Store<P> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::metadata::journal::RegionEnd;
-
-    fn region_end(region: u32) -> Record {
-        let stale = [1, 0, 0, 0];
-        Record::RegionClosed(Box::new(RegionEnd {
-            incarnation: 1,
-            region,
-            opening: 1,
-            version: 7,
-            stale,
-        }))
-    }
 
     /// A record has 40 bits for a block, a volume 36; a region's number has 32, a volume 28.
     #[test]
     fn an_invalidation_beyond_every_volume_is_cut_off() {
-        let invalidation =
-            |block, count| Record::Invalidation { incarnation: 1, block, count, version: 7 };
-        let records = [
-            invalidation(VOLUME_BLOCKS_MAX - 2, 9),
-            invalidation((1 << 40) - 1, u32::MAX),
-            invalidation(3, 4),
-            region_end(u32::MAX),
-            region_end(1),
-        ];
-        let replay = Replay::new(&records, Vec::new(), 0);
-        let blocks: Vec<_> =
-            replay.invalidations.iter().map(|invalidation| invalidation.blocks).collect();
         let end = VOLUME_BLOCKS_MAX;
-        assert_eq!(blocks, [(end - 2, end), (end, end), (3, 7), (end, end), (256, 257)]);
+        assert_eq!(of_a_volume(end - 2, end + 7), end - 2..end);
+        assert_eq!(of_a_volume((1 << 40) - 1, (1 << 40) + 5), end..end);
+        assert_eq!(of_a_volume(3, 7), 3..7);
+        let region_end = |region| RegionEnd {
+            incarnation: 1,
+            region,
+            opening: 1,
+            version: 7,
+            stale: [1, 0, 0, 0],
+        };
+        let run = |region| region_end(region).runs().into_iter().map(|(a, b)| of_a_volume(a, b));
+        assert!(run(u32::MAX).eq([end..end]) && run(1).eq([256..257]));
     }
 }

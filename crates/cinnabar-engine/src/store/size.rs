@@ -23,6 +23,7 @@ impl<P: Payload> Store<P> {
         let capacity = self.log.capacity_blocks();
         self.counters.capacity_blocks = capacity;
         self.ghost.set_reach(capacity);
+        self.regions.set_doubt_max(self.bounds.doubt_max(self.log.geometry.shards, capacity));
         self.cleaner.set_capacity(capacity, self.eviction, self.endurance);
     }
 }

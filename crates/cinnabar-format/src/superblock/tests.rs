@@ -12,7 +12,7 @@ fn example() -> Superblock {
 #[test]
 fn the_newer_copy_counts_and_a_torn_one_leaves_the_older() {
     let old = example();
-    let new = Superblock { sequence: 2, state: DeviceState::InUse, ..old.clone() };
+    let new = Superblock { sequence: 2, state: DeviceState::InUse { regions: false }, ..old.clone() };
     let mut pages = [new.encode().1, old.encode().1];
     assert_eq!((new.encode().0, old.encode().0), (0, 4096));
     assert_eq!(Superblock::decode(&pages), Ok(new));
@@ -39,6 +39,27 @@ fn what_a_device_uses_of_what_it_was_made_for_is_kept() {
         let crc = crc32c::crc32c(&pages[1].0[4..]);
         pages[1].0[..4].copy_from_slice(&crc.to_le_bytes());
         assert_eq!(Superblock::decode(&pages), Err(SuperblockError::Damaged), "{at}: {wrong}");
+    }
+}
+
+/// A program of before regions must believe neither copy, nor this one an older copy beside one that is
+/// newer than it knows.
+#[test]
+fn a_device_whose_regions_may_be_active_has_a_version_of_its_own() {
+    let clean = example();
+    let state = DeviceState::InUse { regions: true };
+    let used = Superblock { sequence: 2, state, ..clean.clone() };
+    let resized = used.clone().with_segments(20);
+    let versions = [&clean, &used, &resized].map(Superblock::version);
+    assert_eq!(versions, [2, FORMAT_VERSION, FORMAT_VERSION + 1]);
+    let mut pages = [used.encode().1, clean.encode().1];
+    assert_eq!(Superblock::decode(&pages), Ok(used));
+    for (sequence, wanted) in [(2, Err(SuperblockError::Version(6))), (1, Ok(clean))] {
+        pages[0].0[12] = 6;
+        pages[0].0[16] = sequence;
+        let crc = crc32c::crc32c(&pages[0].0[4..]);
+        pages[0].0[..4].copy_from_slice(&crc.to_le_bytes());
+        assert_eq!(Superblock::decode(&pages), wanted);
     }
 }
 

@@ -64,6 +64,7 @@ fn start(data: &Data) -> String {
         ("Blocks cached then", counted(blocks)),
         ("Of those, newer than the checkpoint", counted(replayed_blocks)),
         ("Not believed: no flush covers them", counted(loaded.unflushed_blocks)),
+        ("Dropped: in active regions", counted(loaded.doubtful_blocks)),
         ("Dropped: overwritten", counted(loaded.overwritten_blocks)),
         ("Metadata pages read", number(loaded.pages)),
         ("Damaged pages", number(loaded.damaged_pages)),
@@ -90,6 +91,8 @@ fn journal(facts: &Facts) -> String {
         ("Records", facts.html("cache:journal_records")),
         ("Durable writes", facts.html("cache:journal_writes")),
         ("Rewritten to make room", facts.html("cache:journal_rebases")),
+        ("Active regions", facts.html("cache:active_regions")),
+        ("What a crash would cost, at most", facts.html("cache:doubt_blocks")),
         ("Checkpoints", facts.html("cache:checkpoints")),
     ];
     pairs("journal-facts", &rows)

@@ -216,7 +216,7 @@ pub(super) fn relatives(volume: &VolumeReport) -> String {
 }
 
 /// Names of counters, as in the status, and what they count.
-const COUNTERS: [(&str, &str); 22] = [
+const COUNTERS: [(&str, &str); 23] = [
     ("reads", "Read requests"),
     ("writes", "Write requests"),
     ("flushes", "Flushes"),
@@ -237,6 +237,7 @@ const COUNTERS: [(&str, &str); 22] = [
     ("backend_write_bytes", "Written to the back end"),
     ("backend_errors", "Errors of the back end"),
     ("invalidation_waits", "Writes that waited for an invalidation record"),
+    ("region_writes", "Writes to cached blocks that waited for none"),
     ("invalidated_blocks", "Blocks dropped by command"),
     ("refused", "Requests refused"),
 ];

@@ -63,6 +63,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
             count.misses += counters.misses;
             count.partial_hits += counters.partial_hits;
             count.paths.add_many(Path::InvalidationWaits, counters.invalidation_waits);
+            count.paths.add_many(Path::RegionWrites, counters.region_writes);
         }
     }
 

@@ -137,6 +137,7 @@ impl<F: Factory<Stamped>> World<'_, F> {
         });
         self.count.paths.add_many(Path::Replayed, report.replayed_blocks);
         self.count.paths.add_many(Path::Unflushed, report.unflushed_blocks);
+        self.count.paths.add_many(Path::Doubtful, report.doubtful_blocks);
         self.count.paths.add_many(Path::Overwritten, report.overwritten_blocks);
         self.count.paths.add_many(Path::DamagedPages, report.damaged_pages);
         if report.start == Start::Damaged && !self.media.cache.damaged {

@@ -471,9 +471,7 @@ pub(super) fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
 /// Whether the cache is resized in this run: then its device has room for sizes above and below what
 /// volumes and guests were drawn for.
 fn draw_resizes(seed: u64, profile: &mut Profile, options: &Options) -> Rng {
-    if options.regions {
-        draw_regions(seed, &mut profile.setup.config.bounds);
-    }
+    draw_regions(seed, options.regions, &mut profile.setup.config.bounds);
     let mut rng = Rng::new(mix(seed ^ RESIZES));
     profile.features.resizes = options.features.resizes && rng.chance(0.3);
     profile.setup.capacity_blocks *= 1 + u64::from(profile.features.resizes);

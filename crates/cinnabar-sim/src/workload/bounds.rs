@@ -77,10 +77,19 @@ pub(super) fn draw(rng: &mut Rng) -> Bounds {
 }
 
 /// Those of active regions, by the seed alone: a draw more would move every seed.
-pub(crate) fn draw_regions(seed: u64, bounds: &mut Bounds) {
+pub(crate) fn draw_regions(seed: u64, regions: bool, bounds: &mut Bounds) {
+    if !regions {
+        bounds.regions = 0;
+        return;
+    }
     let mut rng = Rng::new(mix(seed ^ REGIONS));
     bounds.regions = rng.pick(&[1, 2, 4, 16, 240]);
     bounds.doubt_blocks = rng.pick(&[1, 16, 300, 4096]);
+}
+
+/// Whether a seed has active regions, where that is left to it: every other one.
+pub(crate) fn has_regions(seed: u64) -> bool {
+    mix(seed ^ REGIONS) % 2 == 1
 }
 
 /// Small where another bound was drawn as 1 or 2.

@@ -4,7 +4,7 @@
 //! together hides what happens alone.
 
 mod bounds;
-pub(crate) use bounds::draw_regions;
+pub(crate) use bounds::{draw_regions, has_regions};
 mod guest;
 mod latency;
 

@@ -16,7 +16,8 @@ const BOUND_SEEDS: u64 = 100;
 
 #[test]
 fn every_bound_is_run_into_in_a_hundred_seeds() {
-    let summary = search(1000..1000 + BOUND_SEEDS, &FaultOptions::default(), |_| {});
+    let options = FaultOptions { regions: None, ..FaultOptions::default() };
+    let summary = search(1000..1000 + BOUND_SEEDS, &options, |_| {});
     println!("{:#?}", summary.report.bounds);
     let missed: Vec<_> = summary.report.bounds.missing().map(Counted::name).collect();
     assert!(missed.is_empty(), "never run into: {missed:?}");
@@ -43,7 +44,8 @@ const REGRESSIONS: &str = include_str!("../regressions.txt");
 #[test]
 fn no_seed_breaks_a_promise_and_every_fault_fires() {
     let seeds = crate::engine::seeds_or(0..SEEDS);
-    let mut options = FaultOptions { lines: crate::engine::lines(), ..FaultOptions::default() };
+    let lines = crate::engine::lines();
+    let mut options = FaultOptions { lines, regions: None, ..FaultOptions::default() };
     if std::env::var_os("CINNABAR_SINGLE").is_some() {
         options.features = SINGLE;
     }

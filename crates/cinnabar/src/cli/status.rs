@@ -166,10 +166,12 @@ fn cache(cache: &CacheReport) -> String {
     line(
         "journal",
         format!(
-            "{} records in {} writes, {} checkpoints",
+            "{} records in {} writes, {} checkpoints; {} active regions, a crash costs {} at most",
             count(cache.journal_records),
             count(cache.journal_writes),
-            cache.checkpoints
+            cache.checkpoints,
+            cache.active_regions,
+            in_bytes(cache.doubt_blocks)
         ),
     );
     if let Some(log) = &cache.write_log {
@@ -271,7 +273,8 @@ fn start(loaded: &LoadedReport) -> String {
         in_bytes(loaded.blocks),
         loaded.seconds,
         dropped(loaded.overwritten_blocks, "overwritten"),
-        dropped(loaded.unflushed_blocks, "not flushed by the backend"),
+        dropped(loaded.unflushed_blocks, "not flushed by the backend")
+            + &dropped(loaded.doubtful_blocks, "in active regions"),
     )
 }
 

@@ -336,6 +336,9 @@ fn the_json_has_the_promised_keys() {
             "journal_records",
             "journal_writes",
             "journal_rebases",
+            "active_regions",
+            "doubt_blocks",
+            "regions_opened",
             "checkpoints",
             "device_losses",
         ],
@@ -366,6 +369,7 @@ fn the_json_has_the_promised_keys() {
             "backend_overdue",
             "backend_overdue_now",
             "invalidation_waits",
+            "region_writes",
             "invalidated_blocks",
         ],
     );

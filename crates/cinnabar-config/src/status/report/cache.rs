@@ -92,6 +92,15 @@ pub struct CacheReport {
     pub journal_writes: u64,
     /// Times its live records were rewritten, to make room.
     pub journal_rebases: u64,
+    /// Active regions of 1 MiB: writes to cached blocks in them wait for no record.
+    #[serde(default)]
+    pub active_regions: u64,
+    /// Cached blocks in active regions at most: what a crash now would cost.
+    #[serde(default)]
+    pub doubt_blocks: u64,
+    /// Times a region became active.
+    #[serde(default)]
+    pub regions_opened: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Times the device was given up because it failed, hung or was cut short.
@@ -283,6 +292,9 @@ impl CacheReport {
             journal_records: counters.journal_records,
             journal_writes: counters.journal_writes,
             journal_rebases: counters.journal_rebases,
+            active_regions: counters.active_regions,
+            doubt_blocks: counters.doubt_blocks,
+            regions_opened: counters.regions_opened,
             checkpoints: counters.checkpoints,
             device_losses: status.losses,
             device_replacements: status.replacements,

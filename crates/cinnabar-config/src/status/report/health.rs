@@ -56,6 +56,9 @@ pub struct LoadedReport {
     pub replayed_blocks: u64,
     /// Copies not believed because no backend flush covers them.
     pub unflushed_blocks: u64,
+    /// Copies dropped because they were in active regions.
+    #[serde(default)]
+    pub doubtful_blocks: u64,
     /// Copies dropped because an invalidation record names them.
     pub overwritten_blocks: u64,
     /// Metadata pages read.
@@ -92,7 +95,7 @@ impl From<Loaded> for LoadedReport {
             blocks,
             replayed_blocks,
             unflushed_blocks,
-            doubtful_blocks: _,
+            doubtful_blocks,
             overwritten_blocks,
             pages,
             damaged_pages,
@@ -104,6 +107,7 @@ impl From<Loaded> for LoadedReport {
             blocks,
             replayed_blocks,
             unflushed_blocks,
+            doubtful_blocks,
             overwritten_blocks,
             pages,
             damaged_pages,

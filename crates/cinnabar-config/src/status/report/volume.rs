@@ -147,6 +147,9 @@ pub struct VolumeReport {
     pub backend_size_bytes: u64,
     /// Writes, trims and zeroes that had to wait for an invalidation record on the cache device.
     pub invalidation_waits: u64,
+    /// Those to cached blocks that waited for none, in active regions.
+    #[serde(default)]
+    pub region_writes: u64,
     /// Blocks dropped by the operator's word.
     pub invalidated_blocks: u64,
     /// Blocks that had earned flash while its fill limit let nothing in.
@@ -484,6 +487,7 @@ impl VolumeReport {
             backend_oldest_s: status.oldest.map_or(0.0, tenths),
             backend_size_bytes: status.backend_size_bytes,
             invalidation_waits: counters.invalidation_waits,
+            region_writes: counters.region_writes,
             invalidated_blocks: counters.invalidated_blocks,
             capped_blocks: counters.capped_blocks,
             refused: counters.refused,

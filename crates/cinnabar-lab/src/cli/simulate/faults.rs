@@ -46,7 +46,8 @@ pub(super) fn run(args: &Args) -> Result<(), Failure> {
     })?;
     tell_the_seed_of_a_panic(args.qos);
     let threads = args.jobs.map(NonZeroUsize::get);
-    let options = FaultOptions { threads, qos_queues: args.qos, ..FaultOptions::default() };
+    let options =
+        FaultOptions { threads, qos_queues: args.qos, regions: None, ..FaultOptions::default() };
     let mut line = Progress::new();
     let summary = search(first..end, &options, |progress| {
         line.show(|| {

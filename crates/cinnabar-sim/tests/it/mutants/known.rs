@@ -90,6 +90,7 @@ pub(crate) const FOUND_IN_REGIONS: &[(Mutant, u64)] = &[
     (Mutant::RegionsLeftOutOfRebase, 19),
     (Mutant::AnyEndCounts, 186),
     (Mutant::RegionsOutliveVolume, 3),
+    (Mutant::DoubtNotBounded, 5),
 ];
 
 /// The same, but found where a volume moves between two hosts.
@@ -128,11 +129,6 @@ pub(crate) const SCRIPTED: &[(Mutant, &str, &str)] = &[
         Mutant::OldOpeningsCount,
         "engine `doubt`",
         "it costs a few warm blocks, fewer than the judge lets a crash cost",
-    ),
-    (
-        Mutant::DoubtNotBounded,
-        "engine `region_tests`",
-        "no promise is a number of the moment: what is in doubt is told, and left out of what is due",
     ),
     (
         Mutant::ForcedTrusted,
@@ -303,7 +299,7 @@ pub(crate) fn with(mutant: Mutant) -> (FaultOptions, FaultOptions) {
     let resizes = FOUND_RESIZING.iter().any(|(found, _)| *found == mutant);
     let features = if single { SINGLE } else { Features { resizes, ..Features::ALL } };
     let qos_queues = FOUND_AT_DOORS.iter().any(|(found, _)| *found == mutant);
-    let regions = FOUND_IN_REGIONS.iter().any(|(found, _)| *found == mutant);
+    let regions = Some(FOUND_IN_REGIONS.iter().any(|(found, _)| *found == mutant));
     let without =
         FaultOptions { features, qos_queues, regions, failures_max: 4, ..FaultOptions::default() };
     (FaultOptions { mutants: Mutants::only(mutant), ..without }, without)

@@ -25,7 +25,7 @@ pub(super) fn check(
     let believed = expected.keys().next_back().map_or(0, |last| last + 1);
     let there = held(superblock).max(believed.min(superblock.geometry.segments));
     let segments = choose(there, (!options.all).then_some(sample));
-    let may_be_torn = superblock.state == DeviceState::InUse;
+    let may_be_torn = matches!(superblock.state, DeviceState::InUse { .. });
     let mut report = LogReport {
         segments: there.into(),
         segments_checked: segments.len() as u64,

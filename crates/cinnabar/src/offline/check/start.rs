@@ -15,7 +15,7 @@ pub(crate) fn choose(superblock: &Superblock, slots: &[Index; 2]) -> Option<usiz
     };
     match superblock.state {
         DeviceState::Cold => None,
-        DeviceState::InUse => good().max().map(|(_, slot)| slot),
+        DeviceState::InUse { .. } => good().max().map(|(_, slot)| slot),
         DeviceState::Clean { checkpoint } => {
             good().find(|(sequence, _)| *sequence == checkpoint).map(|(_, slot)| slot)
         }
@@ -46,7 +46,7 @@ pub(super) fn next(
             StartKind::Drop,
             format!("everything is dropped: checkpoint {checkpoint} of the clean stop is damaged"),
         ),
-        (DeviceState::InUse, _) if chosen.is_none() => {
+        (DeviceState::InUse { .. }, _) if chosen.is_none() => {
             (StartKind::Drop, "everything is dropped: no checkpoint can be read".to_owned())
         }
         (_, None) => (
@@ -69,7 +69,7 @@ pub(super) fn next(
                  it was not written since"
             ),
         ),
-        (DeviceState::InUse, Some(read)) => (
+        (DeviceState::InUse { .. }, Some(read)) => (
             StartKind::Recover,
             format!(
                 "the last run crashed: {blocks}, {} journal records and the chunks written since \

@@ -15,7 +15,7 @@ use std::ops::ControlFlow;
 pub(super) fn superblock(line: Line, superblock: &Superblock) -> Line {
     let (state, checkpoint) = match superblock.state {
         DeviceState::Cold => ("cold", None),
-        DeviceState::InUse => ("in_use", None),
+        DeviceState::InUse { .. } => ("in_use", None),
         DeviceState::Clean { checkpoint } => ("clean", Some(checkpoint)),
     };
     let geometry = &superblock.geometry;
