@@ -74,7 +74,8 @@ pub(crate) struct Regions {
     doubt: u64,
     /// When idle ones are looked for.
     look_at: Option<Instant>,
-    pub(crate) opened: u64,
+    /// An incarnation for which there was no room, and until when there is none unless one is closed.
+    refused: Option<(u32, Instant)>,
 }
 
 impl Regions {
@@ -88,7 +89,7 @@ impl Regions {
             doubt_max,
             doubt: 0,
             look_at: None,
-            opened: 0,
+            refused: None,
         }
     }
 
@@ -153,13 +154,22 @@ impl Regions {
     }
 
     /// Whether a region of this incarnation with so many blocks may become active now.
-    pub(crate) fn room(&self, incarnation: u32, doubt: u64, now: Instant) -> Room {
+    pub(crate) fn room(&mut self, incarnation: u32, doubt: u64, now: Instant) -> Room {
         let fits = self.active.is_empty() || self.doubt + doubt <= self.doubt_max;
         if fits && !self.is_full() {
             return Room::There;
         }
-        let uncounted = self.most_uncounted().filter(|_| !fits);
-        uncounted.map(Room::Counted).or_else(|| self.victim(incarnation, now)).unwrap_or(Room::None)
+        // Each write to another region asks.
+        if self.refused.is_some_and(|(whose, until)| whose == incarnation && now < until) {
+            return Room::None;
+        }
+        if let Some(name) = self.most_uncounted().filter(|_| !fits) {
+            return Room::Counted(name);
+        }
+        let victim = self.victim(incarnation, now);
+        let unused = self.coldest().map(|name| self.active[&name].used.plus_ns(KEPT_NS));
+        self.refused = unused.filter(|_| victim.is_none()).map(|until| (incarnation, until));
+        victim.map_or(Room::None, Room::Closed)
     }
 
     /// What is done first if more is in doubt than may be.
@@ -183,10 +193,10 @@ impl Regions {
 
     /// The one that makes place for another one of this incarnation: the coldest, unless it was used
     /// just now; else the coldest of whoever has most, if that is more than this one has.
-    fn victim(&self, incarnation: u32, now: Instant) -> Option<Room> {
+    fn victim(&self, incarnation: u32, now: Instant) -> Option<Name> {
         let coldest = self.coldest()?;
         if self.active[&coldest].used.plus_ns(KEPT_NS) <= now {
-            return Some(Room::Closed(coldest));
+            return Some(coldest);
         }
         let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
         self.active.keys().for_each(|name| *counts.entry(name.0).or_default() += 1);
@@ -194,7 +204,7 @@ impl Regions {
         let (greediest, most) = counts.into_iter().max_by_key(|(_, count)| *count)?;
         let theirs = self.active.range((greediest, 0)..=(greediest, u32::MAX));
         let coldest = theirs.min_by_key(|(_, region)| (region.used, region.opening))?;
-        (most > own + 1).then_some(Room::Closed(*coldest.0))
+        (most > own + 1).then_some(*coldest.0)
     }
 
     /// A region becomes active. `opened`: its record; `doubt`: blocks of it on flash, at most.
@@ -208,7 +218,6 @@ impl Regions {
     ) {
         assert!(self.active.len() < REGIONS_MAX, "the table is bounded");
         self.doubt += doubt;
-        self.opened += 1;
         let region = Region { opening, opened, used: now, stale: [0; 4], doubt, uncounted: doubt };
         let before = self.active.insert(name, region);
         assert!(before.is_none(), "a region is opened once");
@@ -253,6 +262,7 @@ impl Regions {
     /// Takes out a region, whose end is recorded next.
     pub(crate) fn remove(&mut self, name: Name, version: u64) -> Option<RegionEnd> {
         let region = self.active.remove(&name)?;
+        self.refused = None;
         assert!(self.doubt >= region.doubt, "the sum is that of all");
         self.doubt -= region.doubt;
         let (incarnation, number) = name;
@@ -367,6 +377,7 @@ mod tests {
         let rooms = [1, 2, 3].map(|region| insert(&mut regions, (2, region)));
         assert_eq!(rooms, [Room::Closed((1, 1)), Room::Closed((1, 2)), Room::None]);
         regions.touch((1, 3), at(1000));
+        assert_eq!(regions.room(1, 10, at(1009)), Room::None);
         assert_eq!(regions.room(1, 10, at(1010)), Room::Closed((1, 4)), "it was idle for a second");
     }
 

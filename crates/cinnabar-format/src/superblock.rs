@@ -475,15 +475,13 @@ impl Superblock {
         let copies = [Self::decode_page(&pages[0]), Self::decode_page(&pages[1])];
         let newest = copies.iter().filter_map(|c| c.as_ref().ok()).max_by_key(|s| s.sequence);
         if let Some(superblock) = newest {
-            let others = copies.iter().zip(pages).filter_map(|(copy, page)| match copy {
-                Err(SuperblockError::Version(version)) => Some((*version, sequence_of(page))),
+            let newer = copies.iter().zip(pages).find_map(|(copy, page)| match copy {
+                Err(error @ SuperblockError::Version(_)) => {
+                    (sequence_of(page) > superblock.sequence).then_some(*error)
+                }
                 _ => None,
             });
-            let newer = others.filter(|(_, sequence)| *sequence > superblock.sequence).next();
-            return newer.map_or_else(
-                || Ok(superblock.clone()),
-                |(version, _)| Err(SuperblockError::Version(version)),
-            );
+            return newer.map_or_else(|| Ok(superblock.clone()), Err);
         }
         let errors = copies.map(|c| c.expect_err("no copy is valid"));
         for wanted in [SuperblockError::Version(0), SuperblockError::Damaged] {

@@ -125,7 +125,7 @@ impl Facts {
             fills, evicted_blocks, rejected_blocks, returned_blocks, reinserted_blocks,
             throttled_blocks, segments_freed, checksum_failures, device_errors, device_losses,
             device_replacements, journal_records, journal_writes, journal_rebases, active_regions,
-            regions_opened, checkpoints
+            checkpoints
         );
         for (key, count) in counts {
             put(key, &count, number(count));

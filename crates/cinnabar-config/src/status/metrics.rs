@@ -107,7 +107,6 @@ fn cache(out: &mut Output<'_, '_>, cache: &CacheStatus) -> fmt::Result {
         ("cache_journal_records", "Records of the journal.", counters.journal_records),
         ("cache_journal_writes", "Durable writes of the journal.", counters.journal_writes),
         ("cache_journal_rebases", "Rewrites of live records.", counters.journal_rebases),
-        ("cache_regions_opened", "Times a region became active.", counters.regions_opened),
         ("cache_checkpoints", "Checkpoints completed.", counters.checkpoints),
     ];
     for (name, help, value) in counts {

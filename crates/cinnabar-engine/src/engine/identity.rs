@@ -214,11 +214,8 @@ impl<P: Payload> Engine<P> {
         let crashed = self.superblock.state == DeviceState::InUse { regions: true };
         // What a session before has said of regions counts until a clean stop.
         let regions = crashed || self.config.bounds.regions > 0;
-        self.superblock.state = if self.config.crash_safe {
-            DeviceState::InUse { regions }
-        } else {
-            DeviceState::Cold
-        };
+        self.superblock.state =
+            if self.config.crash_safe { DeviceState::InUse { regions } } else { DeviceState::Cold };
         self.identities = Identities::reserved(next, end);
     }
 }

@@ -195,8 +195,6 @@ pub struct CacheCounters {
     pub active_regions: u64,
     /// Cached blocks in them at most, which a crash would cost.
     pub doubt_blocks: u64,
-    /// Times a region became active.
-    pub regions_opened: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Times the device was replaced, or the cache went on without one.
@@ -246,7 +244,7 @@ add_fields!(Admitted: filling, referenced, ghost, all, clean_stop);
 add_fields!(Trials: reads, read_misses, changes, closed, thrifty, probation, open);
 add_fields!(Trial: shards, read_misses, flash_writes);
 add_fields!(VolumeCounters: reads, writes, flushes, trims, zeroes, blocks_read, blocks_written, read_hits, read_hits_ram, read_hits_staged, misses, partial_hits, write_hits, bypassed, backend_reads, backend_writes, backend_flushes, backend_read_bytes, backend_write_bytes, backend_errors, backend_overdue, invalidation_waits, region_writes, invalidated_blocks, dropped_blocks, refused, capped_blocks, cached_blocks, share_blocks, own_shares);
-add_fields!(CacheCounters: capacity_blocks, resize_segments, resize_segments_done, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, throttled_blocks, returned_blocks, reinserted_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, active_regions, doubt_blocks, regions_opened, checkpoints, device_losses, share_groups_max);
+add_fields!(CacheCounters: capacity_blocks, resize_segments, resize_segments_done, cached_blocks, ram_blocks, staged_blocks, partial_blocks, partials_read, partials_completed, partials_dropped, flash_written_bytes, fills, admitted, trials, evicted_blocks, rejected_blocks, throttled_blocks, returned_blocks, reinserted_blocks, segments_freed, checksum_failures, device_errors, journal_records, journal_writes, journal_rebases, active_regions, doubt_blocks, checkpoints, device_losses, share_groups_max);
 add_fields!(RamBytes: address_map, descriptors, ghost, buffers, other);
 
 impl VolumeCounters {

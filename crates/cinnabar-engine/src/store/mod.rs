@@ -535,7 +535,6 @@ impl<P: Payload> Store<P> {
         CacheCounters {
             active_regions,
             doubt_blocks,
-            regions_opened: self.regions.opened,
             cached_blocks,
             ram_blocks,
             staged_blocks: self.log.staged_blocks(),

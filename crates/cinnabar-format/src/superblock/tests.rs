@@ -12,7 +12,8 @@ fn example() -> Superblock {
 #[test]
 fn the_newer_copy_counts_and_a_torn_one_leaves_the_older() {
     let old = example();
-    let new = Superblock { sequence: 2, state: DeviceState::InUse { regions: false }, ..old.clone() };
+    let new =
+        Superblock { sequence: 2, state: DeviceState::InUse { regions: false }, ..old.clone() };
     let mut pages = [new.encode().1, old.encode().1];
     assert_eq!((new.encode().0, old.encode().0), (0, 4096));
     assert_eq!(Superblock::decode(&pages), Ok(new));

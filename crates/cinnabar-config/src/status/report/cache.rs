@@ -2,7 +2,7 @@
 
 use super::health::{HealthReport, LoadedReport};
 use super::volume::tenths;
-use crate::status::raw::{CacheStatus, LogHalfState, LogHalfStatus, State};
+use crate::status::raw::{CacheStatus, LogHalfState, LogHalfStatus, State, WriteLogStatus};
 use cinnabar_engine::seam::counters::{Admitted, CacheCounters, RamBytes, Trial, Trials};
 use cinnabar_engine::seam::units::BLOCK_BYTES;
 use serde::{Deserialize, Serialize};
@@ -98,9 +98,6 @@ pub struct CacheReport {
     /// Cached blocks in active regions at most: what a crash now would cost.
     #[serde(default)]
     pub doubt_blocks: u64,
-    /// Times a region became active.
-    #[serde(default)]
-    pub regions_opened: u64,
     /// Checkpoints completed.
     pub checkpoints: u64,
     /// Times the device was given up because it failed, hung or was cut short.
@@ -294,7 +291,6 @@ impl CacheReport {
             journal_rebases: counters.journal_rebases,
             active_regions: counters.active_regions,
             doubt_blocks: counters.doubt_blocks,
-            regions_opened: counters.regions_opened,
             checkpoints: counters.checkpoints,
             device_losses: status.losses,
             device_replacements: status.replacements,
@@ -304,26 +300,30 @@ impl CacheReport {
                 0 => 0.0,
                 blocks => (address_map + descriptors + ghost) as f64 / blocks as f64,
             },
-            write_log: status.write_log.as_ref().map(|log| WriteLogReport {
-                device: log.device.display().to_string(),
-                reason: log.reason.clone(),
-                size_bytes: log.size_bytes,
-                used_bytes: log.used_bytes,
-                ram_bytes: log.ram_bytes,
-                chunks: log.counters.chunks,
-                durable_chunks: log.counters.durable_chunks,
-                flushes: log.counters.flushes,
-                records: log.counters.records,
-                memory: log.memory.as_ref().map(|memory| WriteMemoryReport {
-                    path: memory.path.display().to_string(),
-                    size_bytes: memory.size_bytes,
-                    used_bytes: memory.used_bytes,
-                    age_s: tenths(memory.age),
-                    absorbed_bytes: log.counters.absorbed * BLOCK_BYTES,
-                }),
-                halves: log.halves.iter().map(half).collect(),
-            }),
+            write_log: status.write_log.as_ref().map(write_log),
         }
+    }
+}
+
+fn write_log(log: &WriteLogStatus) -> WriteLogReport {
+    WriteLogReport {
+        device: log.device.display().to_string(),
+        reason: log.reason.clone(),
+        size_bytes: log.size_bytes,
+        used_bytes: log.used_bytes,
+        ram_bytes: log.ram_bytes,
+        chunks: log.counters.chunks,
+        durable_chunks: log.counters.durable_chunks,
+        flushes: log.counters.flushes,
+        records: log.counters.records,
+        memory: log.memory.as_ref().map(|memory| WriteMemoryReport {
+            path: memory.path.display().to_string(),
+            size_bytes: memory.size_bytes,
+            used_bytes: memory.used_bytes,
+            age_s: tenths(memory.age),
+            absorbed_bytes: log.counters.absorbed * BLOCK_BYTES,
+        }),
+        halves: log.halves.iter().map(half).collect(),
     }
 }
 

@@ -429,7 +429,6 @@ impl VolumeReport {
     /// Makes the report of one volume's raw status.
     pub fn new(status: &VolumeStatus) -> Self {
         let (config, counters) = (&status.config, &status.counters);
-        let vhost_user = config.vhost_user.as_ref().map(|path| path.display().to_string());
         Self {
             name: config.name.clone(),
             mode: config.mode,
@@ -438,7 +437,7 @@ impl VolumeReport {
             waiting: status.waiting.map(Into::into),
             backend: config.backend.clone(),
             nbd: config.nbd.as_ref().map(ToString::to_string).unwrap_or_default(),
-            vhost_user: vhost_user.unwrap_or_default(),
+            vhost_user: config.vhost_user.iter().map(|path| path.display().to_string()).collect(),
             size_bytes: status.size_bytes,
             read_only: config.read_only,
             shared: config.shared,

@@ -51,7 +51,9 @@ pub(super) fn index(superblock: &Superblock, chosen: Option<&Index>, findings: &
         (DeviceState::Clean { checkpoint }, None) => {
             findings.add(format!("checkpoint {checkpoint}, of the clean stop, is damaged"));
         }
-        (DeviceState::InUse { .. }, None) => findings.add("both checkpoints are damaged".to_owned()),
+        (DeviceState::InUse { .. }, None) => {
+            findings.add("both checkpoints are damaged".to_owned());
+        }
         (_, Some(index)) if index.pages_bad > 0 => findings.add(format!(
             "checkpoint slot {}: {} of {} pages are damaged, what they describe is lost",
             index.slot,
