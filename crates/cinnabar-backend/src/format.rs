@@ -65,8 +65,11 @@ pub fn superblocks(disk: &Disk, first: &Superblock) -> Result<Vec<Superblock>, D
         disk.read_pages(first.for_shard(shard).region_start(), &mut pages)?;
         match Superblock::decode(&pages) {
             Ok(superblock) if superblock.belongs_to(first, shard) => all.push(superblock),
-            _ => {
-                let kind = DiskErrorKind::Superblock(SuperblockError::Damaged);
+            other => {
+                let version =
+                    |error: &SuperblockError| matches!(error, SuperblockError::Version { .. });
+                let error = other.err().filter(version).unwrap_or(SuperblockError::Damaged);
+                let kind = DiskErrorKind::Superblock(error);
                 return Err(DiskError { path: disk.path().to_owned(), kind });
             }
         }

@@ -129,7 +129,7 @@ impl Default for Bounds {
             class_segments: 48,
             partial_blocks: 1024,
             regions: 240,
-            doubt_blocks: 4096,
+            doubt_blocks: 2048,
         }
     }
 }

@@ -23,6 +23,8 @@ mutants! {
     RegionNotAwaited,
     /// The end of a region does not say which copies are invalid.
     RegionEndsWithoutRecords,
+    /// It does not mean the copies in the newest chunk.
+    RegionEndTooOld,
     /// A chunk with a newer copy is written, and the older ones get no record.
     OldCopiesNotSuperseded,
     /// The record for older copies means the newer one, too.

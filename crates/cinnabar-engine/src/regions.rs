@@ -43,21 +43,8 @@ struct Region {
     stale: [u64; 4],
     /// Cached blocks of it on flash, at most: what a crash would cost.
     doubt: u64,
-    /// Those of them that have come since they were counted; all, before.
+    /// Those of them that have come since they were counted.
     uncounted: u64,
-}
-
-/// Whether one region more may be active.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Room {
-    /// It may.
-    There,
-    /// Perhaps, once the blocks of this one are counted.
-    Counted(Name),
-    /// Perhaps, once this one is closed.
-    Closed(Name),
-    /// All that are active are needed as much.
-    None,
 }
 
 /// The active regions of a shard.
@@ -71,11 +58,12 @@ pub(crate) struct Regions {
     /// Active ones at most, and cached blocks of them.
     most: usize,
     doubt_max: u64,
-    doubt: u64,
+    /// What all cost.
+    cost: u64,
     /// When idle ones are looked for.
     look_at: Option<Instant>,
-    /// An incarnation for which there was no room, and until when there is none unless one is closed.
-    refused: Option<(u32, Instant)>,
+    /// Incarnations for which there was no room, and until when there is none unless a region is closed.
+    refused: BTreeMap<u32, Instant>,
 }
 
 impl Regions {
@@ -87,20 +75,22 @@ impl Regions {
             seen: Vec::new(),
             most,
             doubt_max,
-            doubt: 0,
+            cost: 0,
             look_at: None,
-            refused: None,
+            refused: BTreeMap::new(),
         }
-    }
-
-    /// Cached blocks in active regions at most.
-    pub(crate) fn doubt_max(&self) -> u64 {
-        self.doubt_max
     }
 
     /// From now on so many cached blocks may be in active regions.
     pub(crate) fn set_doubt_max(&mut self, doubt_max: u64) {
         self.doubt_max = doubt_max;
+        self.cost = self.active.values().map(|region| self.cost_of(region.doubt)).sum();
+    }
+
+    /// What a region costs of `doubt_max`: its blocks in doubt, but not less than its share if as many as
+    /// may be are active. So one sum bounds both.
+    fn cost_of(&self, doubt: u64) -> u64 {
+        doubt.max(self.doubt_max.div_ceil(self.most as u64)).max(1)
     }
 
     /// The device is lost.
@@ -119,7 +109,7 @@ impl Regions {
 
     /// Active regions, and cached blocks in them at most.
     pub(crate) fn load(&self) -> (u64, u64) {
-        (self.active.len() as u64, self.doubt)
+        (self.active.len() as u64, self.active.values().map(|region| region.doubt).sum())
     }
 
     /// What a checkpoint that begins now has to name.
@@ -148,66 +138,86 @@ impl Regions {
         std::mem::replace(place, hash) == hash
     }
 
-    /// No further region may be active.
+    /// As many as may be are active.
     pub(crate) fn is_full(&self) -> bool {
         self.active.len() >= self.most
     }
 
-    /// Whether a region of this incarnation with so many blocks may become active now.
-    pub(crate) fn room(&mut self, incarnation: u32, doubt: u64, now: Instant) -> Room {
-        let fits = self.active.is_empty() || self.doubt + doubt <= self.doubt_max;
-        if fits && !self.is_full() {
-            return Room::There;
-        }
-        // Each write to another region asks.
-        if self.refused.is_some_and(|(whose, until)| whose == incarnation && now < until) {
-            return Room::None;
-        }
-        if let Some(name) = self.most_uncounted().filter(|_| !fits) {
-            return Room::Counted(name);
-        }
-        let victim = self.victim(incarnation, now);
-        let unused = self.coldest().map(|name| self.active[&name].used.plus_ns(KEPT_NS));
-        self.refused = unused.filter(|_| victim.is_none()).map(|until| (incarnation, until));
-        victim.map_or(Room::None, Room::Closed)
+    /// There was no room for another region of this incarnation, and there is none yet.
+    pub(crate) fn refuses(&self, incarnation: u32, now: Instant) -> bool {
+        self.refused.get(&incarnation).is_some_and(|until| now < *until)
     }
 
-    /// What is done first if more is in doubt than may be.
-    pub(crate) fn surplus(&self) -> Room {
-        if self.doubt <= self.doubt_max || self.active.len() <= 1 {
-            return Room::There;
+    /// One whose blocks are worth a count, if regions cost more than they may, with another one of so many
+    /// blocks.
+    pub(crate) fn uncounted(&self, more: Option<u64>) -> Option<Name> {
+        if self.cost + more.map_or(0, |doubt| self.cost_of(doubt)) <= self.doubt_max {
+            return None;
         }
-        let close = || self.coldest().map_or(Room::None, Room::Closed);
-        self.most_uncounted().map_or_else(close, Room::Counted)
-    }
-
-    fn most_uncounted(&self) -> Option<Name> {
         let (name, region) = self.active.iter().max_by_key(|(_, region)| region.uncounted)?;
         (region.uncounted >= RECOUNTED).then_some(*name)
     }
 
-    fn coldest(&self) -> Option<Name> {
-        let by_use = self.active.iter().min_by_key(|(_, region)| (region.used, region.opening));
-        by_use.map(|(name, _)| *name)
-    }
-
-    /// The one that makes place for another one of this incarnation: the coldest, unless it was used
-    /// just now; else the coldest of whoever has most, if that is more than this one has.
-    fn victim(&self, incarnation: u32, now: Instant) -> Option<Name> {
-        let coldest = self.coldest()?;
-        if self.active[&coldest].used.plus_ns(KEPT_NS) <= now {
+    /// The regions to close before another one of this incarnation with so many blocks may become active:
+    /// the coldest, unless they were used just now; else the coldest of whoever has most, if that is
+    /// then no less than this one has. None if there is no room.
+    pub(crate) fn room(&mut self, incarnation: u32, doubt: u64, now: Instant) -> Option<Vec<Name>> {
+        let cost = self.cost_of(doubt);
+        let needed = (self.cost + cost).saturating_sub(self.doubt_max);
+        let coldest = self.first_cold(needed, |_| true);
+        let unused = coldest.last().map_or(now, |name| self.active[name].used.plus_ns(KEPT_NS));
+        if cost <= self.doubt_max && unused <= now {
             return Some(coldest);
         }
-        let mut counts: BTreeMap<u32, usize> = BTreeMap::new();
-        self.active.keys().for_each(|name| *counts.entry(name.0).or_default() += 1);
-        let own = counts.get(&incarnation).copied().unwrap_or(0);
-        let (greediest, most) = counts.into_iter().max_by_key(|(_, count)| *count)?;
-        let theirs = self.active.range((greediest, 0)..=(greediest, u32::MAX));
-        let coldest = theirs.min_by_key(|(_, region)| (region.used, region.opening))?;
-        (most > own + 1).then_some(*coldest.0)
+        if let Some((greediest, most)) = self.greediest().filter(|_| cost <= self.doubt_max) {
+            if most >= self.cost_for(incarnation) + cost + needed {
+                return Some(self.first_cold(needed, |name| name.0 == greediest));
+            }
+        }
+        // Each write to another region asks.
+        self.refused.retain(|_, until| now < *until);
+        self.refused.insert(incarnation, unused.max(now.plus_ns(KEPT_NS / 8)));
+        None
     }
 
-    /// A region becomes active. `opened`: its record; `doubt`: blocks of it on flash, at most.
+    /// One that is closed because regions cost more than they may: it has grown.
+    pub(crate) fn surplus(&self) -> Option<Name> {
+        let (greediest, _) = self.greediest().filter(|_| self.cost > self.doubt_max)?;
+        self.first_cold(1, |name| name.0 == greediest).pop()
+    }
+
+    /// The coldest of some regions that cost so much together, all if they cost less.
+    fn first_cold(&self, needed: u64, of: impl Fn(&Name) -> bool) -> Vec<Name> {
+        if needed == 0 {
+            return Vec::new();
+        }
+        let some = self.active.iter().filter(|(name, _)| of(name));
+        let mut by_use: Vec<_> = some.map(|(name, one)| (one.used, one.opening, *name)).collect();
+        by_use.sort_unstable();
+        let mut cost = 0;
+        let still = |(_, _, name): &(Instant, u64, Name)| {
+            let before = cost;
+            cost += self.cost_of(self.active[name].doubt);
+            before < needed
+        };
+        by_use.into_iter().take_while(still).map(|(_, _, name)| name).collect()
+    }
+
+    /// The incarnation whose regions cost most, and what.
+    fn greediest(&self) -> Option<(u32, u64)> {
+        let mut whose: Vec<u32> = self.active.keys().map(|name| name.0).collect();
+        whose.dedup();
+        let costs = whose.into_iter().map(|one| (one, self.cost_for(one)));
+        costs.max_by_key(|(_, cost)| *cost)
+    }
+
+    /// What the regions of an incarnation cost.
+    fn cost_for(&self, incarnation: u32) -> u64 {
+        let theirs = self.active.range((incarnation, 0)..=(incarnation, u32::MAX));
+        theirs.map(|(_, region)| self.cost_of(region.doubt)).sum()
+    }
+
+    /// A region becomes active. `opened`: its record; `doubt`: blocks of it on flash.
     pub(crate) fn insert(
         &mut self,
         name: Name,
@@ -217,8 +227,8 @@ impl Regions {
         now: Instant,
     ) {
         assert!(self.active.len() < REGIONS_MAX, "the table is bounded");
-        self.doubt += doubt;
-        let region = Region { opening, opened, used: now, stale: [0; 4], doubt, uncounted: doubt };
+        self.cost += self.cost_of(doubt);
+        let region = Region { opening, opened, used: now, stale: [0; 4], doubt, uncounted: 0 };
         let before = self.active.insert(name, region);
         assert!(before.is_none(), "a region is opened once");
         self.look_at.get_or_insert(now.plus_ns(IDLE_NS));
@@ -240,31 +250,33 @@ impl Regions {
         let Some(region) = self.active.get_mut(&(incarnation, region_of(block))) else {
             return false;
         };
-        if region.doubt < REGION_BLOCKS {
+        let before = region.doubt;
+        if before < REGION_BLOCKS {
             region.doubt += 1;
             region.uncounted += 1;
-            self.doubt += 1;
         }
         let at = block % REGION_BLOCKS;
         let (word, bit) = (&mut region.stale[(at / 64) as usize], 1 << (at % 64));
         let stale = *word & bit != 0;
         *word &= !bit;
+        let after = region.doubt;
+        self.cost = self.cost - self.cost_of(before) + self.cost_of(after);
         stale
     }
 
-    /// So many blocks of a region are on flash, by a count; it was an estimate.
+    /// So many blocks of a region are on flash, by a count.
     pub(crate) fn recount(&mut self, name: Name, blocks: u64) {
         let region = self.active.get_mut(&name).expect("an active region");
-        self.doubt = self.doubt - region.doubt + blocks;
-        (region.doubt, region.uncounted) = (blocks, 0);
+        let before = std::mem::replace(&mut region.doubt, blocks);
+        region.uncounted = 0;
+        self.cost = self.cost - self.cost_of(before) + self.cost_of(blocks);
     }
 
     /// Takes out a region, whose end is recorded next.
     pub(crate) fn remove(&mut self, name: Name, version: u64) -> Option<RegionEnd> {
         let region = self.active.remove(&name)?;
-        self.refused = None;
-        assert!(self.doubt >= region.doubt, "the sum is that of all");
-        self.doubt -= region.doubt;
+        self.refused.clear();
+        self.cost -= self.cost_of(region.doubt);
         let (incarnation, number) = name;
         let (opening, stale) = (region.opening, region.stale);
         Some(RegionEnd { incarnation, region: number, opening, version, stale })
@@ -320,10 +332,10 @@ impl Regions {
 
     /// Between two batches. `doubt_max`: what may be in doubt; `on_flash`: cached blocks by region.
     pub(crate) fn check_invariants(&self, doubt_max: u64, on_flash: impl Fn(Name) -> u64) {
-        let sum: u64 = self.active.values().map(|region| region.doubt).sum();
-        assert_eq!(sum, self.doubt, "blocks in doubt are counted");
+        let sum: u64 = self.active.values().map(|region| self.cost_of(region.doubt)).sum();
+        assert_eq!(sum, self.cost, "what regions cost is counted");
         assert!(self.active.len() <= self.most, "active regions are bounded");
-        assert!(sum <= doubt_max || self.active.len() <= 1, "what is in doubt is bounded");
+        assert!(self.load().1 <= doubt_max, "what is in doubt is bounded");
         for (name, region) in &self.active {
             assert!(on_flash(*name) <= region.doubt, "no fewer blocks are counted than there are");
         }
@@ -361,39 +373,48 @@ mod tests {
         let mut regions = Regions::new(4, 1000);
         let at = |millis: u64| Instant(millis * 1_000_000);
         let insert = |regions: &mut Regions, name: Name| {
-            let room = regions.room(name.0, 10, at(10));
-            if let Room::Closed(victim) = room {
-                regions.remove(victim, 0).expect("it was active");
+            let room = regions.room(name.0, 10, at(10))?;
+            for closed in &room {
+                regions.remove(*closed, 0);
             }
-            if room != Room::None {
-                regions.insert(name, u64::from(name.0 * 10 + name.1), Ticket::NONE, 10, at(10));
-            }
-            room
+            regions.insert(name, u64::from(name.0 * 10 + name.1), Ticket::NONE, 10, at(10));
+            Some(room)
         };
         for region in 1..=4 {
-            assert_eq!(insert(&mut regions, (1, region)), Room::There);
+            assert_eq!(insert(&mut regions, (1, region)), Some(vec![]));
         }
-        assert_eq!(insert(&mut regions, (1, 5)), Room::None);
+        assert_eq!(insert(&mut regions, (1, 5)), None);
+        assert!(regions.refuses(1, at(1009)) && !regions.refuses(2, at(10)));
         let rooms = [1, 2, 3].map(|region| insert(&mut regions, (2, region)));
-        assert_eq!(rooms, [Room::Closed((1, 1)), Room::Closed((1, 2)), Room::None]);
+        assert_eq!(rooms, [Some(vec![(1, 1)]), Some(vec![(1, 2)]), None]);
         regions.touch((1, 3), at(1000));
-        assert_eq!(regions.room(1, 10, at(1009)), Room::None);
-        assert_eq!(regions.room(1, 10, at(1010)), Room::Closed((1, 4)), "it was idle for a second");
+        assert_eq!(regions.room(1, 10, at(1009)), None);
+        assert_eq!(regions.room(1, 10, at(1010)), Some(vec![(1, 4)]), "idle for a second");
+    }
+
+    #[test]
+    fn none_is_closed_for_one_that_finds_no_room_then() {
+        let mut regions = Regions::new(8, 300);
+        let at = |millis: u64| Instant(millis * 1_000_000);
+        regions.insert((1, 1), 1, Ticket::NONE, 100, at(0));
+        regions.insert((1, 2), 2, Ticket::NONE, 150, at(500));
+        assert_eq!(regions.room(2, 200, at(1000)), None, "the first one's place is not enough");
+        assert!(regions.refuses(2, at(1499)) && !regions.refuses(2, at(1500)));
+        assert_eq!(regions.room(2, 200, at(1500)), Some(vec![(1, 1), (1, 2)]));
+        assert_eq!(regions.room(2, 301, at(9000)), None, "never");
     }
 
     #[test]
     fn what_came_since_a_count_is_counted_before_one_is_closed() {
         let mut regions = Regions::new(8, 300);
-        regions.insert((1, 1), 1, Ticket::NONE, 200, Instant(0));
-        assert_eq!(regions.room(1, 200, Instant(9)), Room::Counted((1, 1)));
-        regions.recount((1, 1), 150);
-        assert_eq!(regions.room(1, 200, Instant(9)), Room::None);
-        regions.insert((1, 2), 2, Ticket::NONE, 100, Instant(9));
-        assert_eq!(regions.surplus(), Room::There);
-        assert!((512..576).all(|block| !regions.supersede(1, block)));
-        assert_eq!(regions.surplus(), Room::Counted((1, 2)), "nothing has come to the other one");
-        regions.recount((1, 2), 151);
-        assert_eq!(regions.surplus(), Room::Closed((1, 1)));
+        regions.insert((1, 1), 1, Ticket::NONE, 150, Instant(0));
+        regions.insert((2, 2), 2, Ticket::NONE, 140, Instant(9));
+        assert_eq!((regions.uncounted(None), regions.surplus()), (None, None));
+        assert!((512..576).all(|block| !regions.supersede(2, block)));
+        assert_eq!(regions.uncounted(None), Some((2, 2)), "nothing has come to the other one");
+        regions.recount((2, 2), 151);
+        assert_eq!(regions.uncounted(None), None);
+        assert_eq!(regions.surplus(), Some((2, 2)), "who has most");
     }
 
     #[test]

@@ -94,8 +94,8 @@ pub enum SuperblockError {
     #[error("the superblock is damaged")]
     Damaged,
     /// Written by a newer version.
-    #[error("format version {0} is not supported")]
-    Version(u32),
+    #[error("format version {version} is not supported")]
+    Version { version: u32, sequence: u64 },
 }
 
 /// Why a size can't be formatted.
@@ -475,16 +475,17 @@ impl Superblock {
         let copies = [Self::decode_page(&pages[0]), Self::decode_page(&pages[1])];
         let newest = copies.iter().filter_map(|c| c.as_ref().ok()).max_by_key(|s| s.sequence);
         if let Some(superblock) = newest {
-            let newer = copies.iter().zip(pages).find_map(|(copy, page)| match copy {
-                Err(error @ SuperblockError::Version(_)) => {
-                    (sequence_of(page) > superblock.sequence).then_some(*error)
+            let newer = copies.iter().find_map(|copy| match copy {
+                Err(error @ SuperblockError::Version { sequence, .. }) => {
+                    (*sequence > superblock.sequence).then_some(*error)
                 }
                 _ => None,
             });
             return newer.map_or_else(|| Ok(superblock.clone()), Err);
         }
         let errors = copies.map(|c| c.expect_err("no copy is valid"));
-        for wanted in [SuperblockError::Version(0), SuperblockError::Damaged] {
+        let version = SuperblockError::Version { version: 0, sequence: 0 };
+        for wanted in [version, SuperblockError::Damaged] {
             let same = |e: &&SuperblockError| {
                 std::mem::discriminant(*e) == std::mem::discriminant(&wanted)
             };
@@ -503,10 +504,12 @@ impl Superblock {
         let _magic: [u8; 8] = r.array();
         let version = r.u32();
         let features = version.wrapping_sub(VERSION_FIRST);
+        // Every version has it here.
+        let sequence = r.u64();
         if features > VERSION_RESIZED + VERSION_REGIONS {
-            return Err(SuperblockError::Version(version));
+            return Err(SuperblockError::Version { version, sequence });
         }
-        let (sequence, uuid) = (r.u64(), r.array());
+        let uuid = r.array();
         let (state, checkpoint) = (r.u32(), r.u64());
         let (next_incarnation, era) = (r.u32(), r.u32());
         let geometry = Geometry {
@@ -551,11 +554,6 @@ impl Superblock {
             segments_room,
         })
     }
-}
-
-/// The sequence number of a copy of any version: each has it behind its version.
-fn sequence_of(page: &MetaPage) -> u64 {
-    u64::from_le_bytes(page.0[16..24].try_into().expect("eight bytes"))
 }
 
 #[cfg(test)]

@@ -57,8 +57,8 @@ pub(super) struct Before {
     pub(super) resident: u64,
     /// Blocks of each guest, RAM included.
     pub(super) cached: Vec<u64>,
-    /// Blocks that were on their way at the kill: written to flash lately, or written by guests
-    /// since this was seen.
+    /// Blocks that were on their way at the kill: written to flash lately, in active regions, or
+    /// written by guests since this was seen.
     pub(super) in_flight: u64,
     /// Blocks evicted in this run of the daemon.
     pub(super) evicted: u64,
@@ -217,7 +217,7 @@ impl World {
         Ok(Before {
             resident: status.cache("cached_blocks")? - status.cache("ram_blocks")?,
             cached: self.guests.iter().map(cached).collect::<Result<_>>()?,
-            in_flight: now.flash_blocks - settled + touched_blocks,
+            in_flight: now.flash_blocks - settled + status.cache("doubt_blocks")? + touched_blocks,
             evicted: status.cache("evicted_blocks")?,
         })
     }

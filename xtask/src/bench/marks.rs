@@ -16,6 +16,7 @@ use anyhow::{Context, Result, ensure};
 use e2e::{Config, Daemon, Fio, MIB, Site, Volume, tools};
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -31,9 +32,13 @@ pub(crate) struct Args {
     /// Size of each disk, in MiB: as many blocks as are written once at most
     #[arg(long, default_value_t = 512)]
     size_mib: u64,
-    /// Size of each cache, in MiB: 0.5 % of it may be in active regions, and 16 MiB in any case
+    /// Size of each cache, in MiB: 0.5 % of it may be in active regions, and 8 MiB in any case
     #[arg(long, default_value_t = 16_384)]
     cache_mib: u64,
+    /// Have each durable write of the SSD take so many milliseconds more, as without power-loss
+    /// protection, with `io = "threads"`
+    #[arg(long, default_value_t = 0)]
+    durable_ms: u64,
     /// One short round on small disks: shows that it works, measures nothing
     #[arg(long)]
     quick: bool,
@@ -126,7 +131,9 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     } else {
         (args.rounds, args.seconds, args.size_mib * MIB, args.cache_mib * MIB)
     };
-    let sides = [Side::start(false, size, cache)?, Side::start(true, size, cache)?];
+    let sides = [false, true].map(|is_safe| Side::start(is_safe, size, cache, args.durable_ms));
+    let [without, with] = sides;
+    let sides = [without?, with?];
     let mut samples = [vec![Vec::new(); cells().count()], vec![Vec::new(); cells().count()]];
     let mut durable = Vec::new();
     for round in 0..rounds {
@@ -149,9 +156,10 @@ pub(crate) fn run(args: &Args) -> Result<()> {
     }
     let what = format!(
         "4 KiB random writes through fio's nbd engine, {} MiB a disk, a cache of {} MiB, median of \
-         {rounds} interleaved rounds of {seconds} s",
+         {rounds} interleaved rounds of {seconds} s, durable writes {} ms slower than the disk's",
         size / MIB,
-        cache / MIB
+        cache / MIB,
+        args.durable_ms
     );
     let text = format!("{}\n{}", heading(&what)?, report(&samples, median(durable)));
     publish(&text, args.output.as_deref())
@@ -168,6 +176,34 @@ pub(super) fn write_out(file: &Path, bytes: u64) -> Result<()> {
     out.set_len(bytes)?;
     out.sync_all().context("writing the cache's file out")
 }
+
+/// A library that makes durable writes of who loads it slower: the model of another SSD.
+fn slow_durable_writes(site: &Site, ms: u64) -> Result<PathBuf> {
+    let (source, library) = (site.path("slow.c"), site.path("slow.so"));
+    std::fs::write(&source, SLOW)?;
+    let mut compiler = Command::new("cc");
+    compiler.args(["-shared", "-fPIC", "-O2", &format!("-DMS={ms}"), "-o"]);
+    e2e::output(compiler.arg(&library).arg(&source))?;
+    Ok(library)
+}
+
+const SLOW: &str = "
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <sys/uio.h>
+#include <unistd.h>
+typedef ssize_t write_fn(int, const struct iovec *, int, off_t, int);
+ssize_t pwritev2(int fd, const struct iovec *parts, int count, off_t at, int flags) {
+    static write_fn *real;
+    if (!real) real = (write_fn *)dlsym(RTLD_NEXT, \"pwritev2\");
+    ssize_t written = real(fd, parts, count, at, flags);
+    if (flags & RWF_DSYNC) usleep(MS * 1000);
+    return written;
+}
+ssize_t pwritev64v2(int fd, const struct iovec *parts, int count, off_t at, int flags) {
+    return pwritev2(fd, parts, count, at, flags);
+}
+";
 
 /// All cells: back end, depth, kind.
 fn cells() -> impl Iterator<Item = (usize, u32, Kind)> {
@@ -190,7 +226,7 @@ fn durable_write_us(site: &Site, seconds: u64) -> Result<f64> {
 }
 
 impl Side {
-    fn start(is_safe: bool, size: u64, bytes: u64) -> Result<Self> {
+    fn start(is_safe: bool, size: u64, bytes: u64, durable_ms: u64) -> Result<Self> {
         let cache = Site::new()?;
         let disks = Site::within(Path::new("/dev/shm"))?;
         let needed = size * BACKENDS.len() as u64 * 2;
@@ -211,7 +247,15 @@ impl Side {
                 .key("bypass_large = \"0\"");
             config = config.volume(volume);
         }
-        let daemon = cache.serve(&config)?;
+        if durable_ms > 0 {
+            config = config.cache_key("io = \"threads\"");
+        }
+        let daemon = cache.serve_under(&config, |command| {
+            if durable_ms > 0 {
+                command.env("LD_PRELOAD", slow_durable_writes(&cache, durable_ms)?);
+            }
+            Ok(())
+        })?;
         Ok(Self { is_safe, daemon, cache, _disks: disks })
     }
 

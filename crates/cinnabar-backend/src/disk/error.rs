@@ -178,7 +178,7 @@ impl DiskError {
             DiskErrorKind::NoSize => "set size in [cache], for example size = \"8GiB\"",
             DiskErrorKind::NoSpace(_) => "free some room, or choose a smaller size",
             DiskErrorKind::Foreign(_) => "check the path; --force formats it and loses that data",
-            DiskErrorKind::Superblock(SuperblockError::Version(_)) => {
+            DiskErrorKind::Superblock(SuperblockError::Version { .. }) => {
                 "use the version that made it, or format it again with --force"
             }
             DiskErrorKind::Superblock(_) => {
@@ -211,7 +211,7 @@ impl DiskErrorKind {
             | Self::Silent(_)
             | Self::Io { .. }
             | Self::Short { .. }
-            | Self::Superblock(SuperblockError::Damaged | SuperblockError::Version(_)) => true,
+            | Self::Superblock(SuperblockError::Damaged | SuperblockError::Version { .. }) => true,
             // Its file system is not mounted, or was switched to read-only when the SSD failed; or
             // both copies of its superblock were overwritten.
             Self::NoFolder | Self::NoSize | Self::Empty | Self::ReadOnly | Self::Foreign(_) => {
@@ -243,7 +243,7 @@ mod tests {
             DiskErrorKind::Silent(Duration::from_secs(1)),
             DiskErrorKind::Short { got: 1, expected: 2 },
             DiskErrorKind::Superblock(SuperblockError::Damaged),
-            DiskErrorKind::Superblock(SuperblockError::Version(9)),
+            DiskErrorKind::Superblock(SuperblockError::Version { version: 9, sequence: 1 }),
         ] {
             assert!(kind.is_lost(false) && kind.is_lost(true), "{kind}");
         }

@@ -1,5 +1,5 @@
 //! The gate before the backend: a write is sent only when the copies that it
-//! invalidates are durably recorded as invalid.
+//! invalidates are durably recorded as invalid, or lie in a region durably recorded as active.
 //!
 //! With a cache device that is an invalidation record in its journal; without one, a new generation
 //! of the volume, recorded on the host.

@@ -186,7 +186,7 @@ impl<P: Payload> Store<P> {
             regions: Regions::new(
                 config.bounds.regions,
                 if config.mutants.is(Mutant::DoubtNotBounded) {
-                    u64::MAX
+                    u64::from(u32::MAX)
                 } else {
                     config.bounds.doubt_max(geometry.shards, capacity_blocks)
                 },

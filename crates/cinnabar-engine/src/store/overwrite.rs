@@ -8,7 +8,7 @@ use crate::journal::Ticket;
 use crate::limits::VOLUME_BLOCKS_MAX;
 use crate::metadata::journal::{REGION_BLOCKS, Record};
 use crate::mutant::Mutant;
-use crate::regions::{Name, Room, region_of};
+use crate::regions::{Name, region_of};
 use crate::seam::Payload;
 use crate::units::Instant;
 use std::ops::Range;
@@ -17,6 +17,8 @@ use std::ops::Range;
 const REGIONS_A_REQUEST: u64 = 4;
 /// A write of so many blocks of a region does not open it: one record for all is as cheap.
 const OPENED_BY_BLOCKS: u64 = REGION_BLOCKS / 4;
+/// Regions whose blocks one event counts anew: each is 256 lookups.
+const RECOUNTS: usize = 4;
 /// While more records wait to be written, writes wait for them.
 const QUEUED_MAX: usize = 4096;
 
@@ -75,22 +77,18 @@ impl<P: Payload> Store<P> {
     /// Makes a region active if there is room; gives the ticket of its record.
     fn open_region(&mut self, volume: u16, name: Name, now: Instant) -> Option<Ticket> {
         let (incarnation, region) = name;
-        let mut doubt = REGION_BLOCKS.min(self.holdings[usize::from(volume)].cached_blocks);
-        if doubt > self.regions.doubt_max() {
-            doubt = self.blocks_on_flash(volume, region);
+        if self.regions.refuses(incarnation, now) {
+            return None;
         }
-        loop {
-            let room = self.regions.room(incarnation, doubt, now);
-            if room != Room::There {
-                let full = self.regions.is_full();
-                self.crossings.note(if full { Bound::Regions } else { Bound::DoubtBlocks });
-            }
-            match room {
-                Room::There => break,
-                Room::Counted(other) => self.recount_region(other),
-                Room::Closed(other) => self.close_region(other),
-                Room::None => return None,
-            }
+        let doubt = self.blocks_on_flash(volume, region);
+        self.recount_regions(Some(doubt));
+        let room = self.regions.room(incarnation, doubt, now);
+        if room.as_ref().is_none_or(|closed| !closed.is_empty()) {
+            let full = self.regions.is_full();
+            self.crossings.note(if full { Bound::Regions } else { Bound::DoubtBlocks });
+        }
+        for other in room? {
+            self.close_region(other);
         }
         let opening = self.journal.next_stamp();
         let opened = self.journal.append(Record::RegionOpened { incarnation, region, opening });
@@ -107,18 +105,22 @@ impl<P: Payload> Store<P> {
         keys().filter(on_flash).count() as u64
     }
 
-    fn recount_region(&mut self, name: Name) {
-        let Some(volume) = self.holdings.iter().position(|one| one.incarnation == name.0) else {
-            return self.close_region(name);
-        };
-        let blocks = self.blocks_on_flash(volume as u16, name.1);
-        self.regions.recount(name, blocks);
+    /// Counts what is cached of regions, a few at a time, as long as they cost too much, with another one
+    /// of so many blocks.
+    fn recount_regions(&mut self, more: Option<u64>) {
+        for _ in 0..RECOUNTS {
+            let Some(name) = self.regions.uncounted(more) else { return };
+            let volume = self.holdings.iter().position(|one| one.incarnation == name.0);
+            let blocks = volume.map_or(0, |volume| self.blocks_on_flash(volume as u16, name.1));
+            self.regions.recount(name, blocks);
+        }
     }
 
     /// Ends a region. What is invalid in it is recorded with its end; nobody waits for that, for a
     /// write that comes before it is durable opens the region anew, and that record comes behind.
     pub(crate) fn close_region(&mut self, name: Name) {
-        let Some(mut ended) = self.regions.remove(name, self.log.sequence) else { return };
+        let version = self.log.sequence - u64::from(self.mutants.is(Mutant::RegionEndTooOld));
+        let Some(mut ended) = self.regions.remove(name, version) else { return };
         if self.mutants.is(Mutant::RegionEndsWithoutRecords) {
             ended.stale = [0; 4];
         }
@@ -146,12 +148,9 @@ impl<P: Payload> Store<P> {
         for name in idle {
             self.close_region(name);
         }
-        loop {
-            match self.regions.surplus() {
-                Room::Counted(name) => self.recount_region(name),
-                Room::Closed(name) => self.close_region(name),
-                Room::There | Room::None => break,
-            }
+        self.recount_regions(None);
+        while let Some(name) = self.regions.surplus() {
+            self.close_region(name);
         }
         next
     }

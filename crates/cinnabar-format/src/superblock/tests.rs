@@ -55,7 +55,9 @@ fn a_device_whose_regions_may_be_active_has_a_version_of_its_own() {
     assert_eq!(versions, [2, FORMAT_VERSION, FORMAT_VERSION + 1]);
     let mut pages = [used.encode().1, clean.encode().1];
     assert_eq!(Superblock::decode(&pages), Ok(used));
-    for (sequence, wanted) in [(2, Err(SuperblockError::Version(6))), (1, Ok(clean))] {
+    for (sequence, wanted) in
+        [(2, Err(SuperblockError::Version { version: 6, sequence: 2 })), (1, Ok(clean))]
+    {
         pages[0].0[12] = 6;
         pages[0].0[16] = sequence;
         let crc = crc32c::crc32c(&pages[0].0[4..]);
@@ -97,7 +99,10 @@ fn foreign_bytes_and_newer_versions_are_told_apart() {
     let crc = crc32c::crc32c(&page.0[4..]);
     page.0[..4].copy_from_slice(&crc.to_le_bytes());
     let pages = [page, MetaPage::zeroed()];
-    assert_eq!(Superblock::decode(&pages), Err(SuperblockError::Version(9)));
+    assert_eq!(
+        Superblock::decode(&pages),
+        Err(SuperblockError::Version { version: 9, sequence: 1 })
+    );
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub(crate) fn draw_regions(seed: u64, regions: bool, bounds: &mut Bounds) {
     }
     let mut rng = Rng::new(mix(seed ^ REGIONS));
     bounds.regions = rng.pick(&[1, 2, 4, 16, 240]);
-    bounds.doubt_blocks = rng.pick(&[1, 16, 300, 4096]);
+    bounds.doubt_blocks = rng.pick(&[16, 60, 300, 4096]);
 }
 
 /// Whether a seed has active regions, where that is left to it: every other one.

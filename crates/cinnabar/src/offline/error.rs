@@ -196,7 +196,7 @@ impl OfflineError {
                 }
                 _ => error.hint(),
             },
-            Self::Superblock { error: SuperblockError::Version(_), .. }
+            Self::Superblock { error: SuperblockError::Version { .. }, .. }
             | Self::Region { error: RegionError::Version(_), .. } => {
                 "use the version of cinnabar that made it: cinnabar version shows the format"
             }

@@ -84,7 +84,7 @@ impl Region {
         let error = self.copies.newest().err()?;
         let stray = self.copies.copies.iter().any(|copy| matches!(copy, Copy::Stray(_)));
         Some(match error {
-            SuperblockError::Version(version) => RegionError::Version(version),
+            SuperblockError::Version { version, .. } => RegionError::Version(version),
             SuperblockError::Damaged => RegionError::Damaged,
             SuperblockError::Foreign if stray => RegionError::Stray,
             SuperblockError::Foreign if self.blocks == 0 => RegionError::Beyond,

@@ -62,7 +62,15 @@ impl Superblocks {
             Copy::Good(superblock) => Some(&**superblock),
             _ => None,
         });
-        good.max_by_key(|superblock| superblock.sequence).ok_or_else(|| self.error())
+        let newest =
+            good.max_by_key(|superblock| superblock.sequence).ok_or_else(|| self.error())?;
+        let newer = self.copies.iter().find_map(|copy| match copy {
+            Copy::Bad(error @ SuperblockError::Version { sequence, .. }) => {
+                (*sequence > newest.sequence).then_some(*error)
+            }
+            _ => None,
+        });
+        newer.map_or(Ok(newest), Err)
     }
 
     /// Ours beats foreign: one damaged copy of ours is still a sign of ours.
@@ -74,7 +82,7 @@ impl Superblocks {
                 Copy::Blank | Copy::Good(_) | Copy::Stray(_) => SuperblockError::Foreign,
             })
         };
-        let version = errors().find(|error| matches!(error, SuperblockError::Version(_)));
+        let version = errors().find(|error| matches!(error, SuperblockError::Version { .. }));
         let damaged = errors().find(|error| *error == SuperblockError::Damaged);
         version.or(damaged).unwrap_or(SuperblockError::Foreign)
     }

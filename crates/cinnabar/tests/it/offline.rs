@@ -170,6 +170,27 @@ fn a_damaged_superblock_is_repaired_and_then_as_it_was() {
     daemon.stop();
 }
 
+/// The older copy may be true no more.
+#[test]
+fn a_newer_copy_of_another_version_is_not_passed_over() {
+    let site = used_site(false);
+    let newest = site.ask(&["cache", "dump", "cache.img", "--what", "superblock", "--json"]);
+    let newest = newest.lines().position(|line| line.contains("\"counts\":true")).expect("one");
+    let file = OpenOptions::new().read(true).write(true).open(site.path("cache.img"));
+    let file = file.expect("it is there");
+    let mut page = [0; PAGE as usize];
+    file.read_exact_at(&mut page, newest as u64 * PAGE).expect("it is readable");
+    page[12] = 9;
+    let crc = crc32c::crc32c(&page[4..]);
+    page[..4].copy_from_slice(&crc.to_le_bytes());
+    file.write_all_at(&page, newest as u64 * PAGE).expect("it is writable");
+    for args in [&["check"][..], &["repair"], &["repair", "--cold", "--yes"]] {
+        let ended = site.run(&[&["cache"], args, &["cache.img"]].concat());
+        assert_eq!(ended.code, Some(2), "{args:?}: {ended:?}");
+        assert!(ended.stderr.contains("format version 9 is not supported"), "{args:?}: {ended:?}");
+    }
+}
+
 #[test]
 fn a_device_made_cold_starts_empty_and_asks_before() {
     let site = used_site(false);

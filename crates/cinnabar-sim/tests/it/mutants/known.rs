@@ -84,13 +84,14 @@ pub(crate) const FOUND_AT_DOORS: &[(Mutant, u64)] =
 
 /// The same, but found where writes may be in active regions.
 pub(crate) const FOUND_IN_REGIONS: &[(Mutant, u64)] = &[
-    (Mutant::RegionNotAwaited, 62),
-    (Mutant::RegionEndsWithoutRecords, 24),
-    (Mutant::RegionsNotInCheckpoint, 386),
-    (Mutant::RegionsLeftOutOfRebase, 19),
-    (Mutant::AnyEndCounts, 186),
+    (Mutant::RegionNotAwaited, 74),
+    (Mutant::RegionEndsWithoutRecords, 89),
+    (Mutant::RegionsNotInCheckpoint, 686),
+    (Mutant::RegionsLeftOutOfRebase, 134),
+    (Mutant::AnyEndCounts, 486),
     (Mutant::RegionsOutliveVolume, 3),
-    (Mutant::DoubtNotBounded, 5),
+    (Mutant::DoubtNotBounded, 3),
+    (Mutant::RegionEndTooOld, 247),
 ];
 
 /// The same, but found where a volume moves between two hosts.
