@@ -16,7 +16,7 @@ struct Ratchet {
 /// Crates of the workspace, the tools beside them included.
 const CRATES: usize = 25;
 /// Lines of Rust that production compiles, tests left out.
-const LINES: usize = 203_450;
+const LINES: usize = 203_520;
 /// Part of a maximum that may lie idle, in percent, before it must be lowered.
 const SLACK_PERCENT: usize = 1;
 

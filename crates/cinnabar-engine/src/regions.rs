@@ -169,10 +169,10 @@ impl Regions {
         if cost <= self.doubt_max && unused <= now {
             return Some(coldest);
         }
-        if let Some((greediest, most)) = self.greediest().filter(|_| cost <= self.doubt_max) {
-            if most >= self.cost_for(incarnation) + cost + needed {
-                return Some(self.first_cold(needed, |name| name.0 == greediest));
-            }
+        let enough = self.cost_for(incarnation) + cost + needed;
+        let greediest = self.greediest().filter(|(_, most)| *most >= enough);
+        if let Some((greediest, _)) = greediest.filter(|_| cost <= self.doubt_max) {
+            return Some(self.first_cold(needed, |name| name.0 == greediest));
         }
         // Each write to another region asks.
         self.refused.retain(|_, until| now < *until);

@@ -1,9 +1,9 @@
 //! The state machine: one event at a time, in order, to the end.
 //!
 //! This file routes; `read`, `write`, `zero` serve requests, `gate` holds writes back until what
-//! they invalidate is durably recorded, or in active regions; `open` and `load` begin a session, `attach` knows of volumes, `heartbeat`
-//! and `lifecycle` keep what the next session will need, `device` copes without, `late` with what takes
-//! too long.
+//! they invalidate is durably recorded, or in active regions; `open` and `load` begin a session,
+//! `attach` knows of volumes, `heartbeat` and `lifecycle` keep what the next session will need, `device`
+//! copes without, `late` with what takes too long.
 
 #[cfg(test)]
 mod answers;
